@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use assize_consult::{Chamber, Company, ConsultState, Manner, Personas, graph};
+use assize_consult::{Chamber, Company, ConsultState, graph};
 use assize_consult::{InSandboxes, Models, install};
 use assize_gateway::{Gateway, Limits, Pacer, Rehearsal};
 use assize_graph::RunOptions;
@@ -143,18 +143,10 @@ async fn consult(args: &Args, model: Arc<dyn Model>) -> anyhow::Result<(Duration
         isolation: String::new(),
     };
     let chamber = Chamber {
-        models: Models::new(model),
-        manner: Manner { temperature: 0.7, max_tokens: 4096 },
-        personas: Personas::default(),
-        moves: assize_consult::MOVES,
         rounds: args.rounds,
         at_once: args.at_once,
-        debate_options: assize_debate::Options::default(),
-        gathered: Arc::default(),
-        synthetic: false,
         debates: Arc::new(debates),
-        turnings: Vec::new(),
-        shelf: None,
+        ..Chamber::new(Models::new(model))
     };
     let calls = chamber.calls();
     let company = Company { ticker: Some("CRST".parse()?), name: None };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use assize_gate::{Change, Policy, Scanners, Verdict, check};
+use assize_gate::{Change, Policy, Verdict, check};
 use assize_types::Fingerprint;
 use assize_workspace::Inside;
 
@@ -18,7 +18,7 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
         let hash = lines.next().unwrap_or_default();
         lines.map(move |path| (hash, path))
     });
-    let (policy, scanners) = (Policy::default(), Scanners::get()?);
+    let policy = Policy::default();
     let places = policy.places()?;
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut rules: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -33,7 +33,7 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
             mode: Some(mode(commit, path)?),
             ..Change::new_file(inside, draft)
         };
-        let reasons = check(&change, &policy, &places, scanners);
+        let reasons = check(&change, &policy, &places)?;
         let verdict = Verdict::of(&reasons, policy.review);
         *verdicts.entry(verdict.name()).or_default() += 1;
         let mut seen: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_config::Isolation;
-use assize_sandbox::docker::{Docker, Options};
+use assize_sandbox::docker::Docker;
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{Backend, Command, Interpreter, Language, Manager, Pool, Sandbox, Spec};
 
@@ -100,7 +100,7 @@ pub(crate) async fn backend(
         let python = Interpreter::find(Language::Python, Some(python), None)?;
         return Ok(Arc::new(Jail::new(vec![python])));
     }
-    let docker = Docker::new(Options::default());
+    let docker = Docker::new(Vec::new());
     let found = docker.probe().await.map_err(|error| error.to_string())?;
     found.image.map_err(|why| format!("its image: {why}"))?;
     Ok(Arc::new(docker))

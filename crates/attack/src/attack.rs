@@ -14,7 +14,7 @@ use crate::catalog::{self, Judge, Probe, Room};
 use crate::fixtures::Fixtures;
 use crate::host::{Host, NONCE};
 use crate::inside::{Inside, TIGHT_WALL};
-use crate::judge::{Evidence, Verdict, judge};
+use crate::judge::{Verdict, judge};
 use crate::marked;
 use crate::place::{Place, Run};
 use crate::score::{Control, Finding, Outcome, Scorecard};
@@ -55,9 +55,6 @@ pub struct Attack {
 
 impl Attack {
     /// Makes everything that the probes look for. It is removed when the attack is dropped.
-    ///
-    /// # Errors
-    /// When the interpreter does not run, or the fixtures cannot be made, or no probe is meant.
     pub async fn new(options: Options) -> Result<Attack, AttackError> {
         let mut probes = catalog::list(&options.interpreter).await?;
         if let Some(only) = &options.only {
@@ -71,10 +68,11 @@ impl Attack {
         let interpreter = options.interpreter.clone();
         let made = tokio::task::spawn_blocking(move || Fixtures::make(&interpreter)).await;
         let mut fixtures = made.map_err(|error| AttackError::Fixtures(error.to_string()))??;
-        fixtures.nonces.insert("inherited".to_owned(), number());
+        let inherited = number();
+        fixtures.nonces.insert("inherited".to_owned(), inherited.clone());
         let home = fixtures.given.get("home").and_then(Value::as_str).unwrap_or("/").to_owned();
-        let inherited = &fixtures.nonces["inherited"];
-        let host = Host::new(&options.interpreter, fixtures.work(), &home, inherited);
+        let (interpreter, work) = (options.interpreter, fixtures.work());
+        let host = Host { interpreter, work, home, inherited };
         let at_once = options.at_once.max(1);
         Ok(Attack { probes, fixtures, host, controls: Mutex::default(), at_once })
     }
@@ -180,7 +178,7 @@ impl Attack {
                 Some(name) => self.fixtures.nonces.get(name).map(String::as_str).or(Some("")),
                 None => None,
             };
-            last = judge(probe, &ran, &Evidence { proof, heard });
+            last = judge(probe, &ran, proof, heard);
             if !matches!(last, Verdict::Reached(_)) {
                 break;
             }
@@ -197,13 +195,7 @@ impl Attack {
         let mut given = self.fixtures.given.clone();
         let (guest, spare) = match place.guest() {
             Some(guest) => (Value::from(guest), Value::from(vec![guest; 5])),
-            None => {
-                let spares = self.fixtures.spares();
-                // The first two are for probes that only touch them.
-                let rest =
-                    spares.as_array().map(|all| all.iter().skip(2).cloned().collect::<Vec<_>>());
-                (self.fixtures.victim().into(), rest.unwrap_or_default().into())
-            }
+            None => (self.fixtures.victim().into(), self.fixtures.spares().into()),
         };
         for (name, value) in [
             ("guest", guest),

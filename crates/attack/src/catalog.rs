@@ -1,10 +1,10 @@
 //! The probes there are, by their own word, and the text they run as.
 
-use std::fmt;
 use std::path::Path;
 use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 use crate::attack::AttackError;
 
@@ -13,7 +13,17 @@ const FOOT: &str = include_str!("../probes/foot.py");
 
 /// What a probe is after.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -32,70 +42,33 @@ pub enum Group {
 }
 
 impl Group {
-    pub const ALL: [Group; 11] = [
-        Group::Files,
-        Group::Secrets,
-        Group::Network,
-        Group::Privileges,
-        Group::Exhaustion,
-        Group::Left,
-        Group::Kernel,
-        Group::Clock,
-        Group::Terminal,
-        Group::Channel,
-        Group::Machine,
-    ];
-
-    pub fn name(self) -> &'static str {
-        self.words().0
-    }
+    pub const ALL: &'static [Group] = Group::VARIANTS;
 
     /// In words for people.
     pub fn title(self) -> &'static str {
-        self.words().1
-    }
-
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Group::Files => ("files", "files outside"),
-            Group::Secrets => ("secrets", "secrets of the host"),
-            Group::Network => ("network", "network and sockets"),
-            Group::Privileges => ("privileges", "privileges"),
-            Group::Exhaustion => ("exhaustion", "exhaustion"),
-            Group::Left => ("left", "what is left for the next run"),
-            Group::Kernel => ("kernel", "the kernel's surface"),
-            Group::Clock => ("clock", "the clock"),
-            Group::Terminal => ("terminal", "the terminal"),
-            Group::Channel => ("channel", "the guest's channel"),
-            Group::Machine => ("machine", "the machine itself"),
-        }
-    }
-
-    fn probes(self) -> &'static str {
-        match self {
-            Group::Files => include_str!("../probes/files.py"),
-            Group::Secrets => include_str!("../probes/secrets.py"),
-            Group::Network => include_str!("../probes/network.py"),
-            Group::Privileges => include_str!("../probes/privileges.py"),
-            Group::Exhaustion => include_str!("../probes/exhaustion.py"),
-            Group::Left => include_str!("../probes/left.py"),
-            Group::Kernel => include_str!("../probes/kernel.py"),
-            Group::Clock => include_str!("../probes/clock.py"),
-            Group::Terminal => include_str!("../probes/terminal.py"),
-            Group::Channel => include_str!("../probes/channel.py"),
-            Group::Machine => include_str!("../probes/machine.py"),
-        }
+        self.source().0
     }
 
     /// The program that has the probes of this group in it.
     pub(crate) fn code(self) -> String {
-        [HEAD, self.probes(), FOOT].concat()
+        [HEAD, self.source().1, FOOT].concat()
     }
-}
 
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    /// Its title and its probes.
+    fn source(self) -> (&'static str, &'static str) {
+        match self {
+            Group::Files => ("files outside", include_str!("../probes/files.py")),
+            Group::Secrets => ("secrets of the host", include_str!("../probes/secrets.py")),
+            Group::Network => ("network and sockets", include_str!("../probes/network.py")),
+            Group::Privileges => ("privileges", include_str!("../probes/privileges.py")),
+            Group::Exhaustion => ("exhaustion", include_str!("../probes/exhaustion.py")),
+            Group::Left => ("what is left for the next run", include_str!("../probes/left.py")),
+            Group::Kernel => ("the kernel's surface", include_str!("../probes/kernel.py")),
+            Group::Clock => ("the clock", include_str!("../probes/clock.py")),
+            Group::Terminal => ("the terminal", include_str!("../probes/terminal.py")),
+            Group::Channel => ("the guest's channel", include_str!("../probes/channel.py")),
+            Group::Machine => ("the machine itself", include_str!("../probes/machine.py")),
+        }
     }
 }
 
@@ -190,7 +163,7 @@ fn one() -> u8 {
 /// Asks the probes what they are.
 pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> {
     let mut probes = Vec::new();
-    for group in Group::ALL {
+    for &group in Group::ALL {
         let output = tokio::process::Command::new(interpreter)
             .args(["-s", "-B", "-c", &group.code(), "list"])
             .stdin(Stdio::null())

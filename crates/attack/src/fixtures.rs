@@ -96,8 +96,10 @@ impl Fixtures {
     }
 
     /// Processes that probes may end.
-    pub(crate) fn spares(&self) -> Value {
-        self.given.get("spares").cloned().unwrap_or_default()
+    pub(crate) fn spares(&self) -> Vec<Value> {
+        let spares = self.given.get("spares").and_then(Value::as_array).into_iter().flatten();
+        // The first two are for probes that only touch them.
+        spares.skip(2).cloned().collect()
     }
 
     /// Whether a mark arrived on the host: as the name of something, or within what was received.

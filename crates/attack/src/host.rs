@@ -16,7 +16,7 @@ use crate::catalog::{HostAction, Judge, Promise};
 use crate::inside::TIGHT_WALL;
 use crate::judge::before_answer;
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run, Told};
+use crate::place::{End, Failed, Place, Ran, Run};
 
 /// When a control is ended.
 const DEADLINE: Duration = Duration::from_secs(12);
@@ -39,20 +39,15 @@ const INHERITED: &str = "inherited";
 /// No walls at all.
 #[derive(Debug)]
 pub(crate) struct Host {
-    interpreter: PathBuf,
+    pub(crate) interpreter: PathBuf,
     /// Where folders for runs are made.
-    work: PathBuf,
-    home: String,
+    pub(crate) work: PathBuf,
+    pub(crate) home: String,
     /// What is in the file that the program inherits.
-    inherited: String,
+    pub(crate) inherited: String,
 }
 
 impl Host {
-    pub(crate) fn new(interpreter: &Path, work: PathBuf, home: &str, inherited: &str) -> Host {
-        let (home, inherited) = (home.to_owned(), inherited.to_owned());
-        Host { interpreter: interpreter.to_owned(), work, home, inherited }
-    }
-
     async fn run_here(&self, run: &Run<'_>) -> std::io::Result<Ran> {
         // Runs of one probe find what the one before them left.
         let folder = self.work.join(&run.tag);
@@ -112,8 +107,8 @@ impl Host {
         let heard = [before_answer(&stdout), &stderr, &read(&input), &read(&left_open)];
         let told = match end {
             End::Exit(code) if run.probe.judge == Judge::Forged => believe(&heard, &stdout, code),
-            End::Exit(code) => Told::Exit(code),
-            _ => Told::Nothing,
+            End::Exit(code) => Some(code),
+            _ => None,
         };
         let survived = !marked::find(&run.mark).is_empty();
         last.store(true, Ordering::Relaxed);
@@ -158,7 +153,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The end that a runner would be told that takes whatever its program can write to for the channel.
-fn believe(heard: &[&[u8]], stdout: &[u8], code: i32) -> Told {
+fn believe(heard: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
     for bytes in heard {
         let mut decoder = Decoder::new();
         decoder.push(bytes);
@@ -167,20 +162,18 @@ fn believe(heard: &[&[u8]], stdout: &[u8], code: i32) -> Told {
                 Ok(None) => break,
                 Ok(Some(frame)) if frame.kind == Kind::Done => {
                     return match frame.message() {
-                        Ok(Reply::Ended(ended)) => {
-                            ended.exit_code.map_or(Told::Nothing, Told::Exit)
-                        }
-                        _ => Told::Nothing,
+                        Ok(Reply::Ended(ended)) => ended.exit_code,
+                        _ => None,
                     };
                 }
                 Ok(Some(_)) => {}
                 // The number that lies in the file is no frame either.
                 Err(_) if bytes.len() == NONCE => break,
-                Err(_) => return Told::Nothing,
+                Err(_) => return None,
             }
         }
     }
-    if stdout.is_empty() { Told::Nothing } else { Told::Exit(code) }
+    (!stdout.is_empty()).then_some(code)
 }
 
 /// The length of a number that is nowhere else.

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use assize_config::{Isolation, Limits};
-use assize_sandbox::{Command, Language, Manager, Sandbox, SandboxError, Spec, WORKSPACE};
+use assize_sandbox::{
+    Command, Finished, Language, Manager, Sandbox, SandboxError, Spec, WORKSPACE,
+};
 use async_trait::async_trait;
 
 use crate::catalog::{HostAction, Promise, Room};
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run, Told};
+use crate::place::{End, Failed, Place, Ran, Run};
 
 /// The most output of a program in a tight sandbox.
 pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
@@ -44,22 +46,16 @@ impl Inside<'_> {
         let (ran, collected) = run_with_host(&sandbox, run).await;
         let took = began.elapsed();
         sandbox.end().await;
-        let (finished, end) = ran.map_err(|error| Failed::Gone(error.to_string()))?;
-        let told = match end {
-            End::Exit(code) => Told::Exit(code),
-            _ => Told::Nothing,
+        let Finished { stdout, stderr, outcome, .. } =
+            ran.map_err(|error| Failed::Gone(error.to_string()))?;
+        let (end, told) = match (outcome.exit_code, outcome.signal) {
+            _ if outcome.timed_out => (End::TimedOut, None),
+            _ if outcome.out_of_memory => (End::OutOfMemory, None),
+            (Some(code), _) => (End::Exit(code), Some(code)),
+            (None, signal) => (End::Signal(signal.unwrap_or(0)), None),
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran {
-            stdout: finished.0,
-            stderr: finished.1,
-            end,
-            told,
-            took,
-            wall,
-            survived,
-            collected,
-        })
+        Ok(Ran { stdout, stderr, end, told, took, wall, survived, collected })
     }
 }
 
@@ -67,10 +63,14 @@ impl Inside<'_> {
 async fn run_with_host(
     sandbox: &Sandbox,
     run: &Run<'_>,
-) -> (Result<((Vec<u8>, Vec<u8>), End), SandboxError>, Vec<u8>) {
+) -> (Result<Finished, SandboxError>, Vec<u8>) {
     let (ended, mut collected) = (AtomicBool::new(false), Vec::new());
     let program = async {
-        let ran = run_program(sandbox, run).await;
+        let command = Command::default().args([run.probe.name.as_str(), &run.given]);
+        let ran = match sandbox.run(Language::Python, run.code.as_bytes(), command).await {
+            Ok(running) => running.finish().await,
+            Err(error) => Err(error),
+        };
         ended.store(true, Ordering::Relaxed);
         ran
     };
@@ -91,23 +91,6 @@ async fn run_with_host(
         let _ = sandbox.write(&path, run.mark.as_bytes()).await;
     }
     (ran, collected)
-}
-
-async fn run_program(
-    sandbox: &Sandbox,
-    run: &Run<'_>,
-) -> Result<((Vec<u8>, Vec<u8>), End), SandboxError> {
-    let command = Command::default().args([run.probe.name.as_str(), &run.given]);
-    let running = sandbox.run(Language::Python, run.code.as_bytes(), command).await?;
-    let finished = running.finish().await?;
-    let outcome = &finished.outcome;
-    let end = match (outcome.exit_code, outcome.signal) {
-        _ if outcome.timed_out => End::TimedOut,
-        _ if outcome.out_of_memory => End::OutOfMemory,
-        (Some(code), _) => End::Exit(code),
-        (None, signal) => End::Signal(signal.unwrap_or(0)),
-    };
-    Ok(((finished.stdout, finished.stderr), end))
 }
 
 fn limits(room: Room) -> Limits {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::catalog::{Judge, Probe};
 use crate::inside::TIGHT_OUTPUT;
-use crate::place::{End, Failed, Ran, Told};
+use crate::place::{End, Failed, Ran};
 
 /// How much later than its time an end may be told.
 const LATE: std::time::Duration = std::time::Duration::from_millis(1500);
@@ -46,15 +46,14 @@ pub(crate) fn before_answer(stdout: &[u8]) -> &[u8] {
     }
 }
 
-/// What the judges know that the probe does not.
-pub(crate) struct Evidence<'a> {
-    /// The number that the probe has to bring, where it has to.
-    pub(crate) proof: Option<&'a str>,
-    /// Its mark arrived on the host.
-    pub(crate) heard: bool,
-}
-
-pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidence<'_>) -> Verdict {
+/// Judges a run. `proof` is the number that the probe has to bring, where it has to; `heard` says that its mark arrived
+/// on the host.
+pub(crate) fn judge(
+    probe: &Probe,
+    ran: &Result<Ran, Failed>,
+    proof: Option<&str>,
+    heard: bool,
+) -> Verdict {
     let ran = match ran {
         Ok(ran) => ran,
         Err(Failed::Gone(why)) if matches!(probe.judge, Judge::Guest | Judge::Forged) => {
@@ -65,17 +64,16 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
     let verdict = |reached: bool, detail: String| {
         if reached { Verdict::Reached(detail) } else { Verdict::Stopped(detail) }
     };
-    let proof = evidence.proof.filter(|_| probe.judge != Judge::Collected);
-    let own = by_itself(ran, proof);
+    let own = by_itself(ran, proof.filter(|_| probe.judge != Judge::Collected));
     match probe.judge {
         Judge::Itself | Judge::Guest => own,
         Judge::Heard => match own {
             Verdict::Broke(why) => Verdict::Broke(why),
-            _ if evidence.heard => Verdict::Reached("it arrived on the host".to_owned()),
+            _ if heard => Verdict::Reached("it arrived on the host".to_owned()),
             Verdict::Reached(_) => Verdict::Stopped("nothing arrived on the host".to_owned()),
             Verdict::Stopped(detail) => Verdict::Stopped(detail),
         },
-        Judge::Collected => match (own, evidence.proof) {
+        Judge::Collected => match (own, proof) {
             (Verdict::Reached(_), Some(proof)) => {
                 let mut pieces = ran.collected.windows(proof.len().max(1));
                 let collected = ran.collected.len();
@@ -101,14 +99,11 @@ pub(crate) fn judge(probe: &Probe, ran: &Result<Ran, Failed>, evidence: &Evidenc
             let late = ran.took > ran.wall + LATE;
             verdict(late, format!("its end was told after {:.1} s", ran.took.as_secs_f64()))
         }
-        Judge::Forged => match ran.told {
-            Told::Exit(code) => {
-                verdict(code != probe.exit, format!("ended with {}, told was {code}", probe.exit))
-            }
-            Told::Nothing => {
-                Verdict::Reached(format!("ended with {}, told was nothing", probe.exit))
-            }
-        },
+        Judge::Forged => {
+            let told = ran.told.map_or("nothing".to_owned(), |code| code.to_string());
+            let forged = ran.told != Some(probe.exit);
+            verdict(forged, format!("ended with {}, told was {told}", probe.exit))
+        }
     }
 }
 
@@ -152,7 +147,7 @@ mod tests {
             stdout: stdout.as_bytes().to_vec(),
             stderr: Vec::new(),
             end,
-            told: Told::Exit(7),
+            told: Some(7),
             wall: Duration::from_secs(2),
             took: Duration::from_millis(100),
             survived: false,
@@ -160,67 +155,69 @@ mod tests {
         }
     }
 
-    fn decide(kind: &str, ran: Ran, proof: Option<&str>, heard: bool) -> Verdict {
-        judge(&probe(kind), &Ok(ran), &Evidence { proof, heard })
-    }
-
     const REACHED: &str = "noise\n{\"reached\": true, \"detail\": \"d\", \"nonce\": \"n\"}\n";
 
     #[test]
-    fn only_the_right_number_is_a_proof() {
-        let reached = Verdict::Reached("d".to_owned());
-        assert_eq!(decide("itself", ran(REACHED, End::Exit(0)), None, false), reached);
-        assert_eq!(decide("itself", ran(REACHED, End::Exit(0)), Some("n"), false), reached);
-        let other = decide("itself", ran(REACHED, End::Exit(0)), Some("m"), false);
-        assert!(matches!(other, Verdict::Stopped(_)), "{other:?}");
-    }
-
-    #[test]
-    fn silence_is_a_wall_only_when_something_ended_it() {
-        for end in [End::TimedOut, End::OutOfMemory, End::Signal(31)] {
-            let silent = decide("itself", ran("", end), None, false);
-            assert!(matches!(silent, Verdict::Stopped(_)), "{silent:?}");
-        }
-        let silent = decide("itself", ran("half a line", End::Exit(0)), None, false);
-        assert!(matches!(silent, Verdict::Broke(_)), "{silent:?}");
-        let wrong =
-            decide("itself", ran("\n{\"broke\": \"KeyError\"}\n", End::Exit(0)), None, false);
-        assert_eq!(wrong, Verdict::Broke("KeyError".to_owned()));
-    }
-
-    #[test]
-    fn what_a_probe_cannot_know_is_seen_from_outside() {
-        let here = |kind, heard| decide(kind, ran(REACHED, End::Exit(7)), None, heard);
-        assert!(matches!(here("heard", false), Verdict::Stopped(_)));
-        assert!(matches!(here("heard", true), Verdict::Reached(_)));
-        assert!(matches!(here("survives", false), Verdict::Stopped(_)));
-        let left = Ran { survived: true, ..ran("", End::TimedOut) };
-        assert!(matches!(decide("survives", left, None, false), Verdict::Reached(_)));
-        let loud = Ran { stderr: vec![0; 70_000], ..ran("", End::Exit(0)) };
-        assert!(matches!(decide("output", loud, None, false), Verdict::Reached(_)));
+    fn probes_are_judged_by_what_was_seen_of_them() {
+        let broken = "\n{\"broke\": \"KeyError\"}\n";
+        let told = |told| Ran { told, ..ran("", End::Exit(7)) };
         let late = Ran { took: Duration::from_secs(4), ..ran("", End::Exit(0)) };
-        assert!(matches!(decide("late", late, None, false), Verdict::Reached(_)));
+        let collected = |bytes: &[u8]| Ran {
+            collected: bytes.to_vec(),
+            ..ran("\n{\"reached\": true}\n", End::Exit(0))
+        };
+        for (kind, ran, proof, heard, expected) in [
+            // Only the right number is a proof.
+            ("itself", ran(REACHED, End::Exit(0)), None, false, "reached: d"),
+            ("itself", ran(REACHED, End::Exit(0)), Some("n"), false, "reached: d"),
+            ("itself", ran(REACHED, End::Exit(0)), Some("m"), false, "stopped: found something"),
+            // Silence is a wall only when something ended it.
+            ("itself", ran("", End::TimedOut), None, false, "stopped: "),
+            ("itself", ran("", End::OutOfMemory), None, false, "stopped: "),
+            ("itself", ran("", End::Signal(31)), None, false, "stopped: ended by signal 31"),
+            ("itself", ran("half a line", End::Exit(0)), None, false, "broke: "),
+            ("itself", ran(broken, End::Exit(0)), None, false, "broke: KeyError"),
+            // What a probe cannot know is seen from outside.
+            ("heard", ran(REACHED, End::Exit(7)), None, false, "stopped: "),
+            ("heard", ran(REACHED, End::Exit(7)), None, true, "reached: "),
+            ("survives", ran(REACHED, End::Exit(7)), None, false, "stopped: "),
+            (
+                "survives",
+                Ran { survived: true, ..ran("", End::TimedOut) },
+                None,
+                false,
+                "reached: ",
+            ),
+            ("output", Ran { stderr: vec![0; 70_000], ..late.clone() }, None, false, "reached: "),
+            ("late", late, None, false, "reached: "),
+            // Collected files are searched for the proof.
+            ("collected", collected(b"a nonce b"), Some("nonce"), false, "reached: "),
+            ("collected", collected(b"a non"), Some("nonce"), false, "stopped: "),
+            // A forged end is another than the true one.
+            ("forged", told(Some(7)), None, false, "stopped: "),
+            ("forged", told(Some(0)), None, false, "reached: "),
+            ("forged", told(None), None, false, "reached: "),
+        ] {
+            let verdict = said(judge(&probe(kind), &Ok(ran), proof, heard));
+            assert!(verdict.starts_with(expected), "{kind}: {verdict}, not {expected}");
+        }
     }
 
     #[test]
-    fn collected_files_are_searched_for_the_proof() {
-        let said = "\n{\"reached\": true}\n";
-        let collected = |bytes: &[u8]| Ran { collected: bytes.to_vec(), ..ran(said, End::Exit(0)) };
-        let escaped = decide("collected", collected(b"a nonce b"), Some("nonce"), false);
-        assert!(matches!(escaped, Verdict::Reached(_)), "{escaped:?}");
-        let stopped = decide("collected", collected(b"a non"), Some("nonce"), false);
-        assert!(matches!(stopped, Verdict::Stopped(_)), "{stopped:?}");
-    }
-
-    #[test]
-    fn a_forged_end_is_another_than_the_true_one() {
-        let told = |told| decide("forged", Ran { told, ..ran("", End::Exit(7)) }, None, false);
-        assert!(matches!(told(Told::Exit(7)), Verdict::Stopped(_)));
-        assert!(matches!(told(Told::Exit(0)), Verdict::Reached(_)));
-        assert!(matches!(told(Told::Nothing), Verdict::Reached(_)));
+    fn lost_guest_is_an_escape_only_for_probes_that_attack_it() {
         let gone = Err(Failed::Gone("the guest is gone".to_owned()));
-        let evidence = Evidence { proof: None, heard: false };
-        assert!(matches!(judge(&probe("guest"), &gone, &evidence), Verdict::Reached(_)));
-        assert!(matches!(judge(&probe("itself"), &gone, &evidence), Verdict::Broke(_)));
+        for (kind, expected) in [("guest", "reached: "), ("itself", "broke: ")] {
+            let verdict = said(judge(&probe(kind), &gone, None, false));
+            assert!(verdict.starts_with(expected), "{kind}: {verdict}");
+        }
+    }
+
+    /// A verdict in words.
+    fn said(verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Reached(detail) => format!("reached: {detail}"),
+            Verdict::Stopped(detail) => format!("stopped: {detail}"),
+            Verdict::Broke(why) => format!("broke: {why}"),
+        }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) struct Ran {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: End,
-    /// The end that was told, by whoever speaks for the program.
-    pub(crate) told: Told,
+    /// The exit code that was told, by whoever speaks for the program; `None` for nothing that makes sense.
+    pub(crate) told: Option<i32>,
     pub(crate) took: Duration,
     /// The time that it had.
     pub(crate) wall: Duration,
@@ -43,13 +43,6 @@ pub(crate) enum End {
     Signal(i32),
     TimedOut,
     OutOfMemory,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Exit(i32),
-    /// Nothing, or nothing that makes sense.
-    Nothing,
 }
 
 /// A run that could not be made.

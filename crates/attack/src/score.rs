@@ -107,11 +107,6 @@ impl Scorecard {
     pub fn with(&self, outcome: Outcome) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(move |finding| finding.outcome == outcome)
     }
-
-    /// Whatever got out.
-    pub fn escaped(&self) -> impl Iterator<Item = &Finding> {
-        self.with(Outcome::Escaped)
-    }
 }
 
 #[cfg(test)]
@@ -144,7 +139,7 @@ mod tests {
         assert_eq!(card.count().applicable(), 2);
         assert_eq!(card.by_group()[&Group::Network].applicable(), 0);
         assert_eq!(
-            card.escaped().map(|finding| finding.name.as_str()).collect::<Vec<_>>(),
+            card.with(Outcome::Escaped).map(|finding| finding.name.as_str()).collect::<Vec<_>>(),
             ["files/b"]
         );
         assert_eq!(card.findings[0].name, "files/a");

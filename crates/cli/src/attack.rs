@@ -97,7 +97,7 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
         format!("  {:<30} {:>8} {:>8} {:>15}", "", "blocked", "escaped", "not applicable"),
     ));
     for group in Group::ALL {
-        let Some(count) = counts.get(&group) else { continue };
+        let Some(count) = counts.get(group) else { continue };
         let mark = match (count.escaped, count.broke) {
             (0, 0) => paint(GOOD, "✓"),
             (0, _) => paint(WARN, "?"),

@@ -162,7 +162,7 @@ pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
         "js" | "node" => "javascript",
         other => other,
     };
-    Language::from_name(usual).ok_or_else(|| {
+    usual.parse().map_err(|_| {
         let message = format!("`{name}` is no language that can be run");
         Failure::new(FailureKind::Usage, message).hint("use python, bash or javascript")
     })

@@ -11,6 +11,7 @@ use crate::account::account;
 use crate::terminal::{self, DIM, note, paint};
 
 /// Shows warnings always, and notes unless it is quiet.
+#[derive(Debug)]
 struct Voice {
     quiet: bool,
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
@@ -12,13 +12,14 @@ use async_nats::{Client, HeaderMap, Message, RequestErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Cluster;
-use crate::error::{trouble, words};
+use crate::error::{Trouble, words};
 use crate::link::{Link, mark};
 use crate::times::Times;
 
@@ -65,9 +66,6 @@ pub enum Unanswered {
 
 impl Cluster {
     /// Answers under a name, until this is dropped.
-    ///
-    /// # Errors
-    /// When the servers refuse to let others ask.
     pub async fn answer(
         &self,
         name: &str,
@@ -90,9 +88,6 @@ impl Cluster {
     }
 
     /// Asks whoever answers under a name, and waits for as long as they are there.
-    ///
-    /// # Errors
-    /// When they are gone, or cannot be asked this.
     pub async fn ask(&self, name: &str, question: &Value) -> Result<Value, Unanswered> {
         let failed = |error: &dyn std::fmt::Display| Unanswered::Failed(error.to_string());
         let payload = serde_json::to_vec(question).map_err(|error| failed(&error))?;
@@ -205,7 +200,7 @@ struct Pieces {
 
 impl Counter {
     fn pieces(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.lock();
         pieces.retain(|_, kept| kept.since.elapsed() < KEPT);
         pieces
     }
@@ -229,7 +224,7 @@ impl Counter {
             }
         };
         if let Err(error) = self.client.publish_with_headers(to, headers, payload).await {
-            let trouble = trouble(&error);
+            let trouble = Trouble::from(error);
             tracing::debug!(?trouble, "an answer could not be given");
         }
     }

@@ -5,9 +5,10 @@
 //! entries go first.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use assize_run::StoreError;
+use assize_types::unix_millis;
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use schemars::JsonSchema;
@@ -43,7 +44,6 @@ pub struct DeadLetter {
 
 impl DeadLetter {
     pub(crate) fn new(subject: &str, reason: &str, payload: &[u8], deliveries: u64) -> DeadLetter {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let beginning = &payload[..payload.len().min(MAX_PAYLOAD)];
         DeadLetter {
             subject: subject.chars().take(MAX_REASON).collect(),
@@ -51,7 +51,7 @@ impl DeadLetter {
             payload: String::from_utf8_lossy(beginning).into_owned(),
             payload_bytes: payload.len(),
             deliveries,
-            time: u64::try_from(time).unwrap_or(u64::MAX),
+            time: unix_millis(),
         }
     }
 }

@@ -63,38 +63,36 @@ fn said<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a async_nats::jetstrea
     None
 }
 
-/// Whatever it was that could not be done.
-pub(crate) fn trouble(error: &(dyn Error + 'static)) -> Trouble {
-    let Some(said) = said(error) else {
-        return Trouble::Silent(words(error));
-    };
-    match said.error_code() {
-        ErrorCode::INSUFFICIENT_RESOURCES
-        | ErrorCode::STORAGE_RESOURCES_EXCEEDED
-        | ErrorCode::MEMORY_RESOURCES_EXCEEDED
-        | ErrorCode::STREAM_STORE_FAILED => Trouble::Full,
-        ErrorCode::STREAM_WRONG_LAST_SEQUENCE => Trouble::Taken,
-        // No leader yet, or none of those that are up: it is a matter of time.
-        _ if said.code() == 503 => Trouble::Silent(words(said)),
-        _ => Trouble::Refused(words(said)),
-    }
-}
-
-impl From<PublishError> for Trouble {
-    fn from(error: PublishError) -> Trouble {
-        match error.kind() {
-            PublishErrorKind::WrongLastSequence => Trouble::Taken,
-            PublishErrorKind::MaxPayloadExceeded => Trouble::Refused(words(&error)),
-            _ => trouble(&error),
+/// Every error of the client.
+impl<E: Error + 'static> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        let error: &(dyn Error + 'static) = &error;
+        match error.downcast_ref().map(PublishError::kind) {
+            Some(PublishErrorKind::WrongLastSequence) => return Trouble::Taken,
+            Some(PublishErrorKind::MaxPayloadExceeded) => return Trouble::Refused(words(error)),
+            _ => {}
+        }
+        let Some(said) = said(error) else {
+            return Trouble::Silent(words(error));
+        };
+        match said.error_code() {
+            ErrorCode::INSUFFICIENT_RESOURCES
+            | ErrorCode::STORAGE_RESOURCES_EXCEEDED
+            | ErrorCode::MEMORY_RESOURCES_EXCEEDED
+            | ErrorCode::STREAM_STORE_FAILED => Trouble::Full,
+            ErrorCode::STREAM_WRONG_LAST_SEQUENCE => Trouble::Taken,
+            // No leader yet, or none of those that are up: it is a matter of time.
+            _ if said.code() == 503 => Trouble::Silent(words(said)),
+            _ => Trouble::Refused(words(said)),
         }
     }
 }
 
-/// Nothing where there is nothing.
-pub(crate) fn none_or_trouble(error: &LastRawMessageError) -> Option<Trouble> {
+/// Whether the servers have no such message.
+pub(crate) fn is_missing(error: &LastRawMessageError) -> bool {
     match error.kind() {
-        LastRawMessageErrorKind::NoMessageFound => None,
-        LastRawMessageErrorKind::JetStream(said) if said.code() == 404 => None,
-        _ => Some(trouble(error)),
+        LastRawMessageErrorKind::NoMessageFound => true,
+        LastRawMessageErrorKind::JetStream(said) => said.code() == 404,
+        _ => false,
     }
 }

@@ -3,6 +3,9 @@
 //! A [`Cluster`] is a line to its servers. [`ClusterStore`] keeps there what outlives a process, behind the same
 //! trait as the store in one file; in the [`Queue`] work waits for whoever can do it; each [`Node`] that takes part
 //! says so when it is asked.
+//!
+//! A request fails with a [`StoreError`] when the servers refuse it, or do not answer for longer than
+//! [`Options::patience`].
 
 mod address;
 mod asking;
@@ -46,9 +49,6 @@ pub struct Cluster {
 
 impl Cluster {
     /// Begins to connect; whatever is asked first waits for the servers.
-    ///
-    /// # Errors
-    /// When what is needed to connect cannot be read.
     pub async fn connect(options: Options) -> Result<Cluster, StoreError> {
         Ok(Cluster { link: Arc::new(link::Link::open(options).await?) })
     }
@@ -74,17 +74,11 @@ impl Cluster {
     }
 
     /// What outlives a process. What is not there yet is made.
-    ///
-    /// # Errors
-    /// When the servers refuse, or do not answer for longer than they are to be waited for.
     pub async fn store(&self) -> Result<ClusterStore, StoreError> {
         ClusterStore::open(Arc::clone(&self.link)).await
     }
 
     /// Work that waits.
-    ///
-    /// # Errors
-    /// As for the store.
     pub async fn queue(&self) -> Result<Queue, StoreError> {
         Queue::open(Arc::clone(&self.link)).await
     }

@@ -5,8 +5,8 @@
 //! what is there, and knows by the mark whether it is theirs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_config::Address;
@@ -18,10 +18,11 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{ConnectOptions, Event};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::address::Identification;
-use crate::error::{Trouble, none_or_trouble, trouble, words};
+use crate::error::{Trouble, is_missing, words};
 use crate::times::Times;
 
 /// The mark of whoever wrote a message.
@@ -78,10 +79,6 @@ struct Away {
     before: Duration,
     until: Option<Instant>,
     since: Option<Instant>,
-}
-
-fn note(complaint: &Complaint, why: Option<String>) {
-    *complaint.lock().unwrap_or_else(PoisonError::into_inner) = why;
 }
 
 /// A message as it is kept.
@@ -151,17 +148,17 @@ impl Link {
                 let complaint = Arc::clone(&heard);
                 async move {
                     match event {
-                        Event::Connected => note(&complaint, None),
+                        Event::Connected => *complaint.lock() = None,
                         Event::Disconnected => {
-                            note(&complaint, Some("no server is connected".into()))
+                            *complaint.lock() = Some("no server is connected".into());
                         }
-                        Event::ServerError(error) => note(&complaint, Some(error.to_string())),
+                        Event::ServerError(error) => *complaint.lock() = Some(error.to_string()),
                         Event::ClientError(error) => {
                             let words = error.to_string();
                             // That is all that it says where there is nobody.
                             let nobody = words.ends_with("IO error");
                             let nobody = nobody.then(|| "nobody answers there".to_owned());
-                            note(&complaint, Some(nobody.unwrap_or(words)));
+                            *complaint.lock() = Some(nobody.unwrap_or(words));
                         }
                         _ => {}
                     }
@@ -183,13 +180,13 @@ impl Link {
 
     /// How long the servers were silent in all.
     pub(crate) fn away(&self) -> Duration {
-        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let away = self.away.lock();
         away.before + away.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Notes that they are silent since then, or not at all.
     fn note_away(&self, since: Option<Instant>) {
-        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.away.lock();
         match since {
             Some(since) => {
                 // No time counts twice, however many waited.
@@ -225,18 +222,14 @@ impl Link {
     }
 
     pub(crate) async fn stream(&self, stream: &str) -> Result<Stream<()>, Trouble> {
-        let stream = self.context.get_stream_no_info(self.stream_name(stream)).await;
-        stream.map_err(|error| trouble(&error))
+        Ok(self.context.get_stream_no_info(self.stream_name(stream)).await?)
     }
 
     /// Makes a stream that is not there yet. One that is there stays as it is. Gives what is there.
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
         let description = Some(made_by(config.description.as_deref()));
         let config = Config { description, ..config };
-        let made = async || {
-            let made = self.context.get_or_create_stream(config.clone()).await;
-            made.map_err(|error| trouble(&error))
-        };
+        let made = async || Ok(self.context.get_or_create_stream(config.clone()).await?);
         let there = self.retry(made).await?.cached_info().config.clone();
         self.refuse_newer(&there)?;
         let speaks = there.description.as_deref().and_then(version_of);
@@ -245,10 +238,7 @@ impl Link {
             let description = there.description.as_deref().and_then(about);
             let description = Some(made_by(description.and_then(|(_, more)| more)));
             let taken_over = Config { description, ..there.clone() };
-            let update = async || {
-                let update = self.context.update_stream(taken_over.clone()).await;
-                update.map_err(|error| trouble(&error))
-            };
+            let update = async || Ok(self.context.update_stream(taken_over.clone()).await?);
             self.retry(update).await?;
         }
         let (kept, wanted) = (there.num_replicas, config.num_replicas);
@@ -388,7 +378,8 @@ impl Link {
                 headers: message.headers,
                 payload: message.payload.to_vec(),
             })),
-            Err(error) => none_or_trouble(&error).map_or(Ok(None), Err),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -399,8 +390,7 @@ impl Link {
 
     /// How a stream is set up, and how it stands.
     pub(crate) async fn info(&self, stream: &str) -> Result<Info, Trouble> {
-        let info = self.stream(stream).await?.get_info().await;
-        info.map_err(|error| trouble(&error))
+        Ok(self.stream(stream).await?.get_info().await?)
     }
 
     /// Reads all that is there, in order. What was acknowledged before is part of it, whichever server is asked.
@@ -453,7 +443,7 @@ impl Link {
             num_replicas: 1,
             ..pull::Config::default()
         };
-        let consumer = stream.create_consumer(config).await.map_err(|error| trouble(&error))?;
+        let consumer = stream.create_consumer(config).await?;
         let mut found: Vec<Found> = Vec::new();
         loop {
             let mut batch = consumer
@@ -461,8 +451,7 @@ impl Link {
                 .max_messages(BATCH)
                 .expires(self.options.times.server_reply() / 2)
                 .messages()
-                .await
-                .map_err(|error| trouble(&error))?;
+                .await?;
             let before = found.len();
             while let Some(message) = batch.next().await {
                 let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
@@ -516,7 +505,7 @@ impl Patience<'_> {
                 return Ok(Some(answer));
             }
         };
-        let complaint = link.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let complaint = link.complaint.lock().clone();
         let reason = complaint.unwrap_or(reason);
         if link.options.patience.is_some_and(|patience| waited > patience) {
             return Err(Trouble::Silent(reason).told(&link.shown));

@@ -191,9 +191,6 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// The labels that a worker must have to execute runs, by the settings.
-///
-/// # Errors
-/// When they cannot be read.
 pub fn needed_labels(config: &Settings) -> Result<BTreeMap<String, String>, Failure> {
     Ok(config.cluster.needs.as_deref().map(labels).transpose()?.unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::trouble;
+use crate::error::Trouble;
 use crate::link::{Link, mark};
 use crate::{Abilities, Cluster};
 
@@ -62,9 +62,6 @@ impl Node {
 
 impl Cluster {
     /// Answers for a process, as it stands each time, until this is dropped.
-    ///
-    /// # Errors
-    /// When the servers refuse to let others ask.
     pub async fn announce(
         &self,
         node: watch::Receiver<Node>,
@@ -73,12 +70,8 @@ impl Cluster {
         let id = node.borrow().id.clone();
         let mut asked = Vec::new();
         for subject in [self.link.subject("who"), self.link.subject(&format!("who.{id}"))] {
-            let listening = client.subscribe(subject).await;
-            asked.push(
-                listening.map_err(|error| {
-                    trouble(&error).told(&self.link.options.address.to_string())
-                })?,
-            );
+            let listening = client.subscribe(subject).await.map_err(Trouble::from);
+            asked.push(listening.map_err(|trouble| trouble.told(&self.address()))?);
         }
         let mut asked = stream::select_all(asked);
         let task = tokio::spawn(async move {
@@ -99,9 +92,6 @@ impl Cluster {
     }
 
     /// All who answer.
-    ///
-    /// # Errors
-    /// When the servers do not answer for longer than they are to be waited for.
     pub async fn who(&self) -> Result<Vec<Node>, StoreError> {
         let mut nodes = self.link.retry(|| ask_all(&self.link)).await?;
         nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
@@ -109,17 +99,11 @@ impl Cluster {
     }
 
     /// Whether a process still answers.
-    ///
-    /// # Errors
-    /// As for [`Cluster::who`].
     pub async fn is_there(&self, id: &str) -> Result<bool, StoreError> {
         Ok(self.node(id).await?.is_some())
     }
 
     /// A process as it is now, if it still answers.
-    ///
-    /// # Errors
-    /// As for [`Cluster::who`].
     pub async fn node(&self, id: &str) -> Result<Option<Node>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
         use async_nats::connection::State;
@@ -132,7 +116,7 @@ impl Cluster {
                 Err(error) => match error.kind() {
                     NoResponders => Ok(None),
                     TimedOut if client.connection_state() == State::Connected => Ok(None),
-                    _ => Err(trouble(&error)),
+                    _ => Err(error.into()),
                 },
             }
         };
@@ -140,13 +124,12 @@ impl Cluster {
     }
 }
 
-async fn ask_all(link: &Link) -> Result<Vec<Node>, crate::error::Trouble> {
+async fn ask_all(link: &Link) -> Result<Vec<Node>, Trouble> {
     let client = link.context.client();
     let inbox = client.new_inbox();
-    let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| trouble(&error))?;
-    let asked = client.publish_with_reply(link.subject("who"), inbox, Vec::new().into()).await;
-    asked.map_err(|error| trouble(&error))?;
-    client.flush().await.map_err(|error| trouble(&error))?;
+    let mut answers = client.subscribe(inbox.clone()).await?;
+    client.publish_with_reply(link.subject("who"), inbox, Vec::new().into()).await?;
+    client.flush().await?;
     let mut nodes = Vec::new();
     let until = Instant::now() + ANSWERS;
     while let Ok(Some(answer)) = tokio::time::timeout_at(until, answers.next()).await {

@@ -6,7 +6,7 @@
 //! guarded where it is written.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
@@ -17,6 +17,7 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use futures_util::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
-use crate::error::{Trouble, trouble};
+use crate::error::Trouble;
 use crate::link::Link;
 use crate::times::{DEFAULT_LEASE, Times};
 
@@ -167,26 +168,22 @@ impl Lease {
 
     /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
     pub fn holds(&self) -> bool {
-        self.last().elapsed() < self.times.lease()
+        self.renewed.lock().elapsed() < self.times.lease()
     }
 
     /// Waits until somebody else may have it.
     pub async fn lost(&self) {
         while self.holds() {
-            let since = *self.last();
+            let since = *self.renewed.lock();
             tokio::time::sleep_until(since + self.times.lease()).await;
         }
     }
 
     fn renew(&self, since: Instant) {
-        let mut last = self.last();
+        let mut last = self.renewed.lock();
         if last.elapsed() < self.times.lease() {
             *last = since;
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Instant> {
-        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,17 +216,11 @@ impl Queue {
     }
 
     /// The newest messages that no worker could run, the newest first.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         self.dead_letters.newest(limit).await
     }
 
     /// Has something done by whoever can.
-    ///
-    /// # Errors
-    /// When the servers refuse it.
     pub async fn put(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
@@ -246,18 +237,12 @@ impl Queue {
     }
 
     /// Whether something is to be done with this, and waits or is under way.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
         let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
         Ok(self.link.last(WORK, &subject).await?.is_some())
     }
 
     /// Has something done that nobody else has put there: however many try to, it is there once until it is done.
-    ///
-    /// # Errors
-    /// When the servers refuse it.
     pub async fn put_alone(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.create(WORK, &subject, HeaderMap::new(), payload).await?;
@@ -290,14 +275,11 @@ impl Queue {
             ..pull::Config::default()
         };
         let stream = self.link.stream(WORK).await?;
-        let made = stream.get_or_create_consumer(line, config).await;
-        made.map(drop).map_err(|error| trouble(&error))
+        stream.get_or_create_consumer(line, config).await?;
+        Ok(())
     }
 
     /// The lines there are.
-    ///
-    /// # Errors
-    /// When the servers refuse to say.
     pub async fn lines(&self) -> Result<Vec<Line>, StoreError> {
         let lines = self.link.retry(|| self.ask_for_lines()).await?;
         Ok(lines.into_iter().map(|(_, line)| line).collect())
@@ -306,8 +288,7 @@ impl Queue {
     /// By their names.
     async fn ask_for_lines(&self) -> Result<Vec<(String, Line)>, Trouble> {
         let stream = self.link.stream(WORK).await?;
-        let all = stream.consumers().try_collect::<Vec<_>>().await;
-        let all = all.map_err(|error| trouble(&error))?;
+        let all = stream.consumers().try_collect::<Vec<_>>().await?;
         let line = |info: async_nats::jetstream::consumer::Info| {
             let needs = serde_json::from_str(&info.config.description?).ok()?;
             let (waiting, under_way) = (info.num_pending, info.num_ack_pending as u64);
@@ -318,9 +299,6 @@ impl Queue {
     }
 
     /// Waits for work that somebody with these abilities and such a place can do.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub async fn take(&self, abilities: &Abilities, place: Place) -> Result<Taken, StoreError> {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
@@ -364,8 +342,7 @@ impl Queue {
                 .get_consumer(&name)
                 .await
                 .map_err(|error| Trouble::Silent(error.to_string()))?;
-            let batch = consumer.fetch().max_messages(1).messages().await;
-            let mut batch = batch.map_err(|error| trouble(&error))?;
+            let mut batch = consumer.fetch().max_messages(1).messages().await?;
             // What was asked of a connection that broke is never answered. What comes too late comes again.
             let next = tokio::time::timeout(times.server_reply(), batch.next()).await;
             let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;
@@ -463,9 +440,6 @@ impl Taken {
     }
 
     /// Decodes what the job is about.
-    ///
-    /// # Errors
-    /// The reason, when the message or its body cannot be decoded.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, String> {
         if let Some(reason) = &self.undecodable {
             return Err(reason.clone());

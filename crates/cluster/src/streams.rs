@@ -1,6 +1,7 @@
 //! How the servers keep what is written to them.
 
 use assize_run::StoreError;
+use assize_types::unix_millis;
 use async_nats::jetstream::stream::Info;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,9 +38,6 @@ pub struct Copy {
 
 impl Cluster {
     /// How the servers keep what is written to them.
-    ///
-    /// # Errors
-    /// When they refuse to say.
     pub async fn streams(&self) -> Result<Vec<Stream>, StoreError> {
         let mut all = Vec::new();
         for name in STREAMS.into_iter().chain([WORK]) {
@@ -58,9 +56,7 @@ fn stream(name: &str, info: Info) -> Stream {
     };
     let cluster = info.cluster.as_ref();
     let first = info.state.first_timestamp.unix_timestamp();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = i64::try_from(now.unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
-    let old = u64::try_from(now.saturating_sub(first)).unwrap_or_default();
+    let old = (unix_millis() / 1000).saturating_sub(u64::try_from(first).unwrap_or_default());
     Stream {
         name: name.to_owned(),
         messages: info.state.messages,

@@ -8,7 +8,7 @@ use assize_sandbox::{
     Command, Finished, Harvest, Language, Layer, Output, Pool, Sandbox, SandboxError, Spec,
     WORKSPACE,
 };
-use assize_types::{Fingerprint, trail};
+use assize_types::{Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,7 +16,6 @@ use tokio::sync::Mutex;
 
 use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge, judge_tests};
 use crate::harness;
-use crate::nodes::Place;
 use crate::packages::{self, NotHad, Packages, Python, Requirement};
 use crate::session::{self, Session, SessionError};
 use crate::task::Task;
@@ -58,15 +57,9 @@ impl Default for Options {
 #[async_trait]
 pub trait Keep: Send + Sync {
     /// Keeps a file of an attempt, and says by which hash it is found again.
-    ///
-    /// # Errors
-    /// When it cannot be kept, and why.
     async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep>;
 
     /// The bytes that were kept.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep>;
 }
 
@@ -83,8 +76,8 @@ pub struct Court {
     pub(crate) provider: String,
     pool: Arc<Pool>,
     keep: Option<Arc<dyn Keep>>,
-    packages: Option<Packages>,
-    session: Option<Session>,
+    pub(crate) packages: Option<Packages>,
+    pub(crate) session: Option<Session>,
     /// Told what programs write while they run.
     live: Arc<LiveOutput>,
     /// What was found out about the sandboxes, by language.
@@ -153,8 +146,8 @@ impl Court {
 
     /// Lets programs have packages besides what the sandbox has.
     #[must_use]
-    pub fn with_packages(mut self, packages: Packages) -> Court {
-        self.packages = Some(packages);
+    pub fn with_packages(mut self, packages: impl Into<Option<Packages>>) -> Court {
+        self.packages = packages.into();
         self
     }
 
@@ -167,8 +160,8 @@ impl Court {
 
     /// Lets programs find the files of those before them. They are only handed on where they are kept.
     #[must_use]
-    pub fn in_session(mut self, session: Session) -> Court {
-        self.session = Some(session);
+    pub fn in_session(mut self, session: impl Into<Option<Session>>) -> Court {
+        self.session = session.into();
         self
     }
 
@@ -199,18 +192,7 @@ impl Court {
         Ok(files.into_iter().map(|(name, _)| name).collect())
     }
 
-    pub(crate) fn has_session(&self) -> bool {
-        self.session.is_some()
-    }
-
-    pub(crate) fn packages(&self) -> Option<&Packages> {
-        self.packages.as_ref()
-    }
-
     /// What a program finds in its sandbox.
-    ///
-    /// # Errors
-    /// When no sandbox can be made, or it has no such interpreter.
     pub async fn facts(&self, language: Language) -> Result<Facts, SandboxError> {
         // Held all the while: whoever else asks waits for the same answer.
         let mut facts = self.facts.lock().await;
@@ -236,13 +218,10 @@ impl Court {
 
     /// Runs a program and judges how it went. A sandbox that breaks is not the program's fault: it is
     /// run again in another.
-    ///
-    /// # Errors
-    /// When no sandbox can be had, or one after the other breaks.
     pub(crate) async fn run(
         &self,
         task: &Task,
-        place: Place,
+        place: ProgramId,
         program: Program<'_>,
     ) -> Result<Execution, Trouble> {
         let mut spec = self.options.spec.clone();
@@ -261,15 +240,13 @@ impl Court {
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(sandbox.id());
-                    let Place { number: attempt, candidate } = place;
-                    let id = ProgramId { attempt, candidate };
-                    self.live.begin(id);
+                    self.live.begin(place);
                     let tell = |output, bytes: &[u8]| {
                         let stream = match output {
                             Output::Stdout => OutputStream::Stdout,
                             Output::Stderr => OutputStream::Stderr,
                         };
-                        self.live.wrote(id, stream, bytes);
+                        self.live.wrote(place, stream, bytes);
                     };
                     run_in(sandbox, task, program.code, &carried, takes, tell).await
                 }
@@ -371,38 +348,24 @@ impl Court {
     }
 }
 
-/// Why a command has no layers of packages.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoLayers {
-    /// What was asked for is not allowed, or not to be had.
-    #[error("{0}")]
-    Refused(String),
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    /// Nothing that another choice would change.
-    #[error("{0}")]
-    Trouble(String),
-}
-
 /// The layers with these packages for the Python of a pool's sandboxes: none where they are installed already.
-///
-/// # Errors
-/// When one of them is not on the list, cannot be had, or no sandbox can be made.
 pub(crate) async fn layers(
     packages: &Packages,
     names: &[String],
     pool: &Pool,
     spec: &Spec,
-) -> Result<Vec<Layer>, NoLayers> {
+    hint: &str,
+) -> Result<Vec<Layer>, Failure> {
+    let refused = |why: CodeFailure| Failure::new(FailureKind::Usage, why.to_string()).hint(hint);
+    let failed = |why: String| Failure::new(FailureKind::Environment, why);
     let sandbox = pool.take(spec).await?;
     let facts = find_facts(&sandbox, Language::Python).await;
     pool.discard(sandbox);
     let facts = facts?;
     let Some(python) = Python::of(&facts.version) else {
-        return Err(NoLayers::Trouble(format!("unknown version of Python: {}", facts.version)));
+        return Err(failed(format!("unknown version of Python: {}", facts.version)));
     };
-    let allowed =
-        packages.allow(names, &python).map_err(|failure| NoLayers::Refused(failure.to_string()))?;
+    let allowed = packages.allow(names, &python).map_err(refused)?;
     let is_there = |one: &Requirement| facts.modules.iter().any(|module| one.is_met_by(module));
     let wanted: BTreeSet<Requirement> = allowed.into_iter().filter(|one| !is_there(one)).collect();
     if wanted.is_empty() {
@@ -412,10 +375,9 @@ pub(crate) async fn layers(
         Ok(layer) => Ok(vec![layer]),
         Err(NotHad::Refused(reason)) => {
             let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            let failure = CodeFailure::PackagesNotHad { names: names.join(", "), reason };
-            Err(NoLayers::Refused(failure.to_string()))
+            Err(refused(CodeFailure::PackagesNotHad { names: names.join(", "), reason }))
         }
-        Err(error) => Err(NoLayers::Trouble(error.to_string())),
+        Err(error) => Err(failed(error.to_string())),
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, State};
 use assize_llm::Spent;
+use assize_run::ProgramId;
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::court::{Court, Program, Trouble};
 use crate::execution::CodeFailure;
-use crate::nodes::Place;
 use crate::state::CodeState;
 use crate::task::Task;
 
@@ -143,9 +143,6 @@ impl State for EvalState {
 }
 
 /// The evaluation as a graph: every sample of every problem is a trial of its own, so many at a time.
-///
-/// # Errors
-/// When the graph of a trial is none.
 pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
     let trial = crate::graph(court)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
@@ -177,9 +174,6 @@ pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, Inva
 
 /// Runs the file's own solutions, without a model. Gives why each failed, if it did, in the order of
 /// the problems.
-///
-/// # Errors
-/// When no sandbox can be had.
 pub async fn reference(
     court: &Court,
     problems: &[Problem],
@@ -191,7 +185,7 @@ pub async fn reference(
         let (task, code) = (problem.task(1, 1), problem.reference());
         async move {
             let program = Program { code: &code, dependencies: &[], facts };
-            let place = Place { number: 1, candidate: None };
+            let place = ProgramId { attempt: 1, candidate: None };
             court.run(&task, place, program).await.map(|execution| execution.failure)
         }
     };
@@ -259,8 +253,12 @@ impl Report {
             first_attempt: share(k, |one| one.first),
             with_retries: share(k, |one| one.success),
         };
-        let unsolved = state.problems.iter().zip(&by_problem);
-        let unsolved = unsolved.filter(|(_, solved)| !solved.iter().any(|one| one.success));
+        let results = state.problems.iter().zip(&by_problem).map(|(problem, solved)| Outcome {
+            task_id: problem.task_id.clone(),
+            samples: solved.to_vec(),
+        });
+        let results: Vec<Outcome> = results.collect();
+        let unsolved = results.iter().filter(|one| !one.samples.iter().any(|one| one.success));
         Report {
             model: model.to_owned(),
             problems: state.problems.len(),
@@ -268,16 +266,8 @@ impl Report {
             max_attempts: state.max_attempts,
             pass_at_1: shares(1),
             pass_at_k: (state.samples > 1).then(|| shares(state.samples)),
-            unsolved: unsolved.map(|(problem, _)| problem.task_id.clone()).collect(),
-            results: state
-                .problems
-                .iter()
-                .zip(&by_problem)
-                .map(|(problem, solved)| Outcome {
-                    task_id: problem.task_id.clone(),
-                    samples: solved.to_vec(),
-                })
-                .collect(),
+            unsolved: unsolved.map(|one| one.task_id.clone()).collect(),
+            results,
             spent: state.spent,
         }
     }

@@ -61,9 +61,6 @@ enum Maker {
 
 impl Prepared {
     /// Makes the sandbox.
-    ///
-    /// # Errors
-    /// When the request is invalid, or no sandbox can be made.
     pub async fn new(ask: Ask, sandboxes: &Sandboxes) -> Result<Prepared, Failure> {
         let mut spec = sandboxes.spec(ask.image.clone())?;
         check_inputs(&ask.inputs, &spec.limits)?;
@@ -100,9 +97,6 @@ impl Prepared {
     }
 
     /// Starts the program, which finds its files.
-    ///
-    /// # Errors
-    /// When the sandbox broke.
     pub async fn start(&self, has_stdin: bool) -> Result<Running, SandboxError> {
         let Prepared { ask, sandbox, .. } = self;
         for InputFile { name, bytes } in &ask.inputs {
@@ -118,9 +112,6 @@ impl Prepared {
     }
 
     /// Files that the program left.
-    ///
-    /// # Errors
-    /// When the sandbox is gone.
     pub async fn harvest(&self) -> Result<Harvest, SandboxError> {
         self.sandbox.harvest(WORKSPACE, &self.given()).await
     }

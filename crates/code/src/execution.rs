@@ -1,7 +1,5 @@
 //! How a program went in its sandbox, and whether that counts as success.
 
-use std::fmt;
-
 use assize_config::Limits;
 use assize_sandbox::{Finished, Outcome};
 use assize_types::Fingerprint;
@@ -14,7 +12,7 @@ use crate::task::Expect;
 const LONGEST_PRINTED: usize = 60;
 
 /// One execution, as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Execution {
     /// Why it does not count as success.
     pub failure: Option<CodeFailure>,
@@ -40,16 +38,7 @@ pub struct Execution {
 impl Execution {
     /// A program that was not even run.
     pub(crate) fn not_run(failure: CodeFailure) -> Execution {
-        Execution {
-            failure: Some(failure),
-            outcome: Outcome::default(),
-            stdout: String::new(),
-            stderr: String::new(),
-            tests: None,
-            files: Vec::new(),
-            not_taken: Vec::new(),
-            found: None,
-        }
+        Execution { failure: Some(failure), ..Execution::default() }
     }
 }
 
@@ -79,36 +68,34 @@ pub struct FailedTest {
 }
 
 /// Why a program failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CodeFailure {
     /// The model's answer had no program in it.
+    #[error("the model's answer had no code in it")]
     NoCode,
     /// It would not answer.
+    #[error("the model declined to answer")]
     Declined,
-    ExitCode {
-        exit_code: i32,
-    },
-    Signal {
-        signal: i32,
-    },
-    TimedOut {
-        limit_ms: u64,
-    },
-    OutOfMemory {
-        megabytes: u64,
-    },
-    TestsFailed {
-        failed: u32,
-        of: u32,
-    },
+    #[error("it ended with exit code {exit_code}")]
+    ExitCode { exit_code: i32 },
+    #[error("it was ended by signal {signal}")]
+    Signal { signal: i32 },
+    #[error("it took longer than {} s and was stopped", seconds(*limit_ms))]
+    TimedOut { limit_ms: u64 },
+    #[error("it needed more than {megabytes} MB of memory and was stopped")]
+    OutOfMemory { megabytes: u64 },
+    #[error("{failed} of {of} tests failed")]
+    TestsFailed { failed: u32, of: u32 },
     /// It ended well before the tests were through.
+    #[error("it ended before the tests were through")]
     LeftEarly,
+    #[error("there are no tests in the file of tests")]
     NoTests,
     /// They could not be run, whatever the program is.
-    TestsBroken {
-        reason: String,
-    },
+    #[error("the tests themselves cannot be run: {}", telling_line(reason).unwrap_or("nobody says why"))]
+    TestsBroken { reason: String },
+    #[error("it printed {}, and `{expected}` was expected", said(printed))]
     NotExpected {
         expected: String,
         /// The beginning of what it printed instead.
@@ -116,14 +103,11 @@ pub enum CodeFailure {
         printed: String,
     },
     /// It was not run: it asks for what it may not have.
-    PackageRefused {
-        name: String,
-    },
+    #[error("the package `{name}` is not one of those that may be used")]
+    PackageRefused { name: String },
     /// It was not run: what it asks for cannot be had.
-    PackagesNotHad {
-        names: String,
-        reason: String,
-    },
+    #[error("the packages {names} cannot be had: {reason}")]
+    PackagesNotHad { names: String, reason: String },
 }
 
 impl CodeFailure {
@@ -139,43 +123,15 @@ impl CodeFailure {
     }
 }
 
-impl fmt::Display for CodeFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CodeFailure::NoCode => f.write_str("the model's answer had no code in it"),
-            CodeFailure::Declined => f.write_str("the model declined to answer"),
-            CodeFailure::ExitCode { exit_code } => write!(f, "it ended with exit code {exit_code}"),
-            CodeFailure::Signal { signal } => write!(f, "it was ended by signal {signal}"),
-            CodeFailure::TimedOut { limit_ms } => {
-                // As short as it can be written.
-                #[expect(clippy::cast_precision_loss, reason = "days in milliseconds fit well")]
-                let seconds = *limit_ms as f64 / 1e3;
-                write!(f, "it took longer than {seconds} s and was stopped")
-            }
-            CodeFailure::OutOfMemory { megabytes } => {
-                write!(f, "it needed more than {megabytes} MB of memory and was stopped")
-            }
-            CodeFailure::TestsFailed { failed, of } => write!(f, "{failed} of {of} tests failed"),
-            CodeFailure::LeftEarly => f.write_str("it ended before the tests were through"),
-            CodeFailure::NoTests => f.write_str("there are no tests in the file of tests"),
-            CodeFailure::TestsBroken { reason } => {
-                let why = telling_line(reason).unwrap_or("nobody says why");
-                write!(f, "the tests themselves cannot be run: {why}")
-            }
-            CodeFailure::PackageRefused { name } => {
-                write!(f, "the package `{name}` is not one of those that may be used")
-            }
-            CodeFailure::PackagesNotHad { names, reason } => {
-                write!(f, "the packages {names} cannot be had: {reason}")
-            }
-            CodeFailure::NotExpected { expected, printed } if printed.is_empty() => {
-                write!(f, "it printed nothing, and `{expected}` was expected")
-            }
-            CodeFailure::NotExpected { expected, printed } => {
-                write!(f, "it printed `{printed}`, and `{expected}` was expected")
-            }
-        }
-    }
+/// As short as it can be written.
+#[expect(clippy::cast_precision_loss, reason = "days in milliseconds fit well")]
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1e3
+}
+
+/// What a program printed, as part of a sentence.
+fn said(printed: &str) -> String {
+    if printed.is_empty() { "nothing".to_owned() } else { format!("`{printed}`") }
 }
 
 /// The line of a complaint that says what it is: in most languages the last that names an error.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_graph::{Context, EffectError, Event, NodeError};
 use assize_llm::{AnswerError, ErrorKind, JsonAsk, Response, Spent};
-use assize_run::{Asking, RunEvent};
+use assize_run::{Asking, ProgramId, RunEvent};
 use assize_sandbox::Language;
 use assize_types::{Fingerprint, trail};
 use futures_util::StreamExt;
@@ -22,27 +22,6 @@ use crate::state::{Attempt, CodeState, Update};
 
 type Updates = Result<Vec<Update>, NodeError>;
 
-/// Which program is meant: of which attempt, and which of several side by side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) number: u32,
-    pub(crate) candidate: Option<u32>,
-}
-
-impl Place {
-    /// The key of what is done to it.
-    fn key(self, what: &str) -> String {
-        format!("{self}/{what}")
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "attempt-{}", self.number)?;
-        self.candidate.map_or(Ok(()), |candidate| write!(f, "/candidate-{candidate}"))
-    }
-}
-
 /// An execution that could not be had, as it would be written down.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
@@ -50,7 +29,7 @@ struct NotRun(String);
 
 impl Court {
     fn words<'a>(&'a self, state: &'a CodeState, facts: &'a Facts) -> Words<'a> {
-        Words { state, facts, options: &self.options, packages: self.packages() }
+        Words { state, facts, options: &self.options, packages: self.packages.as_ref() }
     }
 
     /// The model writes a program; or several side by side, which are run at once.
@@ -68,7 +47,7 @@ impl Court {
         };
         let proposals = match state.task.candidates {
             0 | 1 => {
-                let place = Place { number, candidate: None };
+                let place = ProgramId { attempt: number, candidate: None };
                 vec![self.propose(&context, &facts, place).await?]
             }
             several => {
@@ -101,16 +80,16 @@ impl Court {
         &self,
         context: &Context<CodeState>,
         facts: &Facts,
-        place: Place,
+        place: ProgramId,
     ) -> Result<(Attempt, Spent), NodeError> {
-        let asking = Asking::new(context, &*self.model, place.key("generate"));
+        let asking = Asking::new(context, &*self.model, format!("{place}/generate"));
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
         let mut request = self.words(context.state(), facts).generation();
         // Equal questions are told apart.
         request.sample = context.state().task.sample * 100 + place.candidate.unwrap_or(0);
         let ask = JsonAsk::<GeneratedCode>::new(request);
         let attempt = match asking.value(ask.read_by(reader)).await? {
-            Ok(answer) => Attempt::proposed(place.number, answer.value),
+            Ok(answer) => Attempt::proposed(place.attempt, answer.value),
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
             ) => self.without_shape(context.state(), facts, place, &responses),
@@ -122,7 +101,7 @@ impl Court {
             }
             Err(AnswerError::Refused { .. }) => Attempt {
                 error: Some(CodeFailure::Declined),
-                ..Attempt::without_shape(place.number, None, "")
+                ..Attempt::without_shape(place.attempt, None, "")
             },
             // A provider that fails ends the run, which can go on later.
             Err(error) => return Err(error.into()),
@@ -140,12 +119,12 @@ impl Court {
         &self,
         state: &CodeState,
         facts: &Facts,
-        place: Place,
+        place: ProgramId,
         responses: &[Response],
     ) -> Attempt {
         let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
         let said = responses.last().map_or("", |last| &last.text);
-        let imported = match (&found, self.packages(), Python::of(&facts.version)) {
+        let imported = match (&found, &self.packages, Python::of(&facts.version)) {
             (Some(code), Some(packages), Some(python))
                 if state.task.language == Language::Python =>
             {
@@ -153,7 +132,7 @@ impl Court {
             }
             _ => Vec::new(),
         };
-        Attempt { dependencies: imported, ..Attempt::without_shape(place.number, found, said) }
+        Attempt { dependencies: imported, ..Attempt::without_shape(place.attempt, found, said) }
     }
 
     /// Has several programs written and run side by side. The first that succeeds is the last of what
@@ -172,7 +151,7 @@ impl Court {
             tried.insert(candidate, (attempt.clone(), spent));
         };
         let run = |candidate: u32| async move {
-            let place = Place { number, candidate: Some(candidate) };
+            let place = ProgramId { attempt: number, candidate: Some(candidate) };
             let (mut attempt, spent) = self.propose(context, facts, place).await?;
             note(candidate, &attempt, spent);
             if let Some(code) = &attempt.code {
@@ -234,9 +213,9 @@ impl Court {
         };
         let code = last.code.as_deref().unwrap_or_default();
         let program = Program { code, dependencies: &last.dependencies, facts };
-        let place = Place { number: state.attempt(), candidate: None };
+        let place = ProgramId { attempt: state.attempt(), candidate: None };
         let execution = self.try_code(&context, program, place).await?;
-        self.commit(&context, place.number, &execution).await?;
+        self.commit(&context, place.attempt, &execution).await?;
         Ok(vec![Update::Executed(Box::new(execution))])
     }
 
@@ -244,16 +223,16 @@ impl Court {
         &self,
         context: &Context<CodeState>,
         program: Program<'_>,
-        place: Place,
+        place: ProgramId,
     ) -> Result<Execution, NodeError> {
         let task = &context.state().task;
-        let Place { number, candidate } = place;
-        context.emit(RunEvent::ExecutionStarted { attempt: number, candidate });
+        let ProgramId { attempt, candidate } = place;
+        context.emit(RunEvent::ExecutionStarted { attempt, candidate });
         let request = fingerprint(task, program, &self.options.spec);
         let tell = |execution: &Execution| {
             let Execution { outcome, failure, .. } = execution;
             let complete = RunEvent::ExecutionComplete {
-                attempt: number,
+                attempt,
                 candidate,
                 success: failure.is_none(),
                 exit_code: outcome.exit_code,
@@ -266,7 +245,7 @@ impl Court {
             vec![complete.into()]
         };
         let run = self.run(task, place, program);
-        once(context, &place.key("execute"), request, run, tell).await
+        once(context, &format!("{place}/execute"), request, run, tell).await
     }
 
     /// Hands the files of an execution on, once in the life of the run.
@@ -277,7 +256,7 @@ impl Court {
         execution: &Execution,
     ) -> Result<(), NodeError> {
         let was_run = execution.failure.as_ref().is_none_or(CodeFailure::was_run);
-        if !self.has_session() || !was_run {
+        if self.session.is_none() || !was_run {
             return Ok(());
         }
         let key = format!("attempt-{number}/commit");

@@ -90,9 +90,6 @@ fn scene(task: &str) -> Option<&'static Scene> {
 }
 
 /// What the rehearsal model answers to a request about code; `None` if it is about something else.
-///
-/// # Errors
-/// When the task is not one of its own.
 pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let writes = *schema == CODE.schema;

@@ -60,9 +60,6 @@ pub(crate) fn fingerprint_of(files: &[(String, Vec<u8>)]) -> Fingerprint {
 
 impl Session {
     /// Opens a session, or begins it.
-    ///
-    /// # Errors
-    /// When somebody else has it, or its folder cannot be used.
     pub fn open(root: &Path, name: &str) -> Result<Session, SessionError> {
         let folder = root.join(checked(name)?);
         fs::create_dir_all(folder.join(FILES))?;
@@ -81,9 +78,6 @@ impl Session {
     }
 
     /// The names of all sessions, in order.
-    ///
-    /// # Errors
-    /// When they cannot be looked for.
     pub fn names(root: &Path) -> Result<Vec<String>, SessionError> {
         let entries = match fs::read_dir(root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -96,9 +90,6 @@ impl Session {
     }
 
     /// The files of a session and their sizes, whoever has it; `None` if there is no such session.
-    ///
-    /// # Errors
-    /// When they cannot be looked at.
     pub fn look(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         if !folder.is_dir() {
@@ -114,9 +105,6 @@ impl Session {
     }
 
     /// One file of a session, whoever has that; `None` if there is none of that name.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn read(root: &Path, name: &str, file: &str) -> Result<Option<Vec<u8>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         let mut found = None;
@@ -133,9 +121,6 @@ impl Session {
     }
 
     /// Removes it with all its files.
-    ///
-    /// # Errors
-    /// When that cannot be done.
     pub fn remove(self) -> Result<(), SessionError> {
         // The lock goes last: until then nobody else begins it anew.
         fs::remove_dir_all(self.folder())?;

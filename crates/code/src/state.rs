@@ -16,7 +16,7 @@ use crate::task::Task;
 const LONGEST_SAID: usize = 2000;
 
 /// One attempt at the task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// From 1.
     pub attempt: u32,
@@ -46,15 +46,12 @@ impl Attempt {
         let code = answer::program(&code);
         Attempt {
             attempt,
-            candidate: None,
             error: code.is_none().then_some(CodeFailure::NoCode),
             code,
             dependencies,
             reasoning,
             confidence: Some(confidence),
-            found_in_prose: false,
-            execution: None,
-            critique: None,
+            ..Attempt::default()
         }
     }
 
@@ -62,15 +59,11 @@ impl Attempt {
     pub(crate) fn without_shape(attempt: u32, code: Option<String>, said: &str) -> Attempt {
         Attempt {
             attempt,
-            candidate: None,
             error: code.is_none().then_some(CodeFailure::NoCode),
             found_in_prose: code.is_some(),
             code,
-            dependencies: Vec::new(),
             reasoning: assize_types::text::shorten(said.trim(), LONGEST_SAID),
-            confidence: None,
-            execution: None,
-            critique: None,
+            ..Attempt::default()
         }
     }
 

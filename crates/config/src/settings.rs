@@ -13,9 +13,6 @@ use crate::value::Source;
 
 impl Settings {
     /// Reads all settings; `flags` are those of the command line, each with the flag's name and its value.
-    ///
-    /// # Errors
-    /// When a file cannot be read or a value is invalid.
     pub fn load(
         around: &Environment,
         flags: &[(SettingKey, &'static str, String)],
@@ -25,9 +22,6 @@ impl Settings {
 
     /// These settings with the values that a request asks for. What the operator has set is a ceiling for amounts, and
     /// isolation can only be made stronger; defaults can be changed up to the ceilings of requests.
-    ///
-    /// # Errors
-    /// When a value is invalid or above its ceiling.
     pub fn with_request(&self, requested: &[(SettingKey, String)]) -> Result<Settings, Failure> {
         let mut origin = self.origin.clone();
         for (key, value) in requested {

@@ -4,13 +4,11 @@
 //! otherwise whoever can change a trusted repository could redirect the user's key.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use assize_types::{Failure, FailureKind};
-use sha2::{Digest, Sha256};
+use assize_types::{Failure, FailureKind, Fingerprint};
 
 use crate::file::read_text;
 
@@ -105,14 +103,11 @@ fn name(folder: &Path) -> String {
 /// The fingerprint of what a folder's `assize.toml` and `.env` say. It is taken of the very text that
 /// is then used: a file could change between two readings.
 pub fn fingerprint(texts: [Option<&str>; 2]) -> String {
-    let mut hasher = Sha256::new();
+    let mut bytes = Vec::new();
     for text in texts {
         let text = text.unwrap_or_default();
-        hasher.update((text.len() as u64).to_le_bytes());
-        hasher.update(text);
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
     }
-    hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Fingerprint::of(bytes).to_string()
 }

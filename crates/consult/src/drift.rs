@@ -60,7 +60,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use assize_debate::{ConversationEntry, LogName};
-    use assize_llm::Spent;
 
     use super::*;
 
@@ -78,18 +77,9 @@ mod tests {
             said("critic", 2, "No oven, and rivals."),
         ];
         let verdict = Verdict {
-            move_id: "m1".to_owned(),
-            ticker: None,
-            total_score: 0,
-            out_of: 40,
-            scores_by_agent: BTreeMap::new(),
-            blind_scores: BTreeMap::new(),
-            agents: BTreeMap::new(),
             rounds: 3,
-            partial: BTreeMap::new(),
-            summaries: BTreeMap::new(),
-            spent: Spent::default(),
             conversation_logs: BTreeMap::from([(LogName::I1, log)]),
+            ..Verdict::default()
         };
         let drift = drift("Open a bakery.", &verdict);
         let round = |round, critic, decision_makers| Round { round, critic, decision_makers };

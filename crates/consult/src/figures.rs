@@ -182,17 +182,15 @@ impl<'a> Known<'a> {
     }
 
     /// Those that may be the same as a figure, rounded.
-    fn near(&self, number: &Number) -> impl DoubleEndedIterator<Item = &Entry<'a>> {
+    fn near(&self, number: &Number) -> Vec<&Entry<'a>> {
         let (low, high) = (number.value * (1.0 - REACH), number.value * (1.0 + REACH));
         let (low, high) = (low.min(high), low.max(high));
         let from = self.figures.partition_point(|entry| entry.number.value < low);
-        let near = self.figures[from..].iter().take_while(move |entry| entry.number.value <= high);
-        let kind = number.kind;
-        let value = number.value;
-        let same = move |entry: &&Entry<'_>| {
-            entry.number.kind == kind && is_near(entry.number.value, value)
+        let near = self.figures[from..].iter().take_while(|entry| entry.number.value <= high);
+        let same = |entry: &&Entry<'_>| {
+            entry.number.kind == number.kind && is_near(entry.number.value, number.value)
         };
-        near.filter(same).take(MOST_LIKE_IT).collect::<Vec<_>>().into_iter()
+        near.filter(same).take(MOST_LIKE_IT).collect()
     }
 
     /// Where the figures of a text stand, as they are or rounded, and those that stand nowhere; each once.
@@ -207,7 +205,8 @@ impl<'a> Known<'a> {
                 }
                 // The one that is most like it; of those the first.
                 let likeness = |entry: &Entry<'_>| words(&entry.place).intersection(&about).count();
-                let near = self.near(&number).map(|entry| (likeness(entry), entry));
+                let near = self.near(&number).into_iter();
+                let near = near.map(|entry| (likeness(entry), entry));
                 match near.rev().max_by_key(|(likeness, _)| *likeness) {
                     Some((likeness, Entry { source, place, .. })) => grounded.push(Grounded {
                         figure: number.text,

@@ -21,9 +21,6 @@ pub struct ForkRequest {
 
 impl ForkRequest {
     /// Refuses a place in one move of several, for debates of one move.
-    ///
-    /// # Errors
-    /// When it names a move.
     pub fn refuse_move(&self) -> Result<(), Failure> {
         match self.at.as_ref().is_some_and(|at| at.move_id.is_some()) {
             true => {
@@ -55,13 +52,14 @@ pub(crate) fn check_told(
 }
 
 /// A place in the debates: of one move or of all, from a round on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
-#[serde(try_from = "String", into = "String")]
 pub struct At {
     pub move_id: Option<String>,
     pub round: u32,
 }
+
+assize_types::serde_as_text!(At);
 
 /// Text that names no place in a debate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,20 +98,6 @@ impl fmt::Display for At {
             Some(id) => write!(f, "{id}/round-{}", self.round),
             None => write!(f, "round-{}", self.round),
         }
-    }
-}
-
-impl TryFrom<String> for At {
-    type Error = NoPlace;
-
-    fn try_from(text: String) -> Result<At, NoPlace> {
-        text.parse()
-    }
-}
-
-impl From<At> for String {
-    fn from(at: At) -> String {
-        at.to_string()
     }
 }
 

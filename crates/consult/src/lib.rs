@@ -32,12 +32,12 @@ mod ticker;
 use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
-use async_trait::async_trait;
+use assize_run::Layer;
 use negotiation::AffectedMoves;
 
 pub use assize_debate::{
-    ConversationEntry, DecisionMaker, JudgeScore, LogName, METRICS, Part,
-    Personas as DebatePersonas, Place, ROUNDS, Verdict, calls, conversation_logs,
+    ConversationEntry, JudgeScore, LogName, METRICS, Part, Persona, Personas as DebatePersonas,
+    Place, ROUNDS, Verdict, calls, conversation_logs,
 };
 pub use assize_gateway::Estimate;
 
@@ -47,7 +47,9 @@ pub use drift::{Round, drift};
 pub use figures::Grounded;
 pub use fork::{At, ForkRequest, NoPlace, Turning};
 pub use job::ground::{Prepared, RemoteDebateError, RemoteDebates};
-pub use job::{ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, SourceName};
+pub use job::{
+    ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, Shelf, SourceName,
+};
 pub use mermaid::{debate_mermaid, mermaid};
 pub use name::{CompanyName, InvalidName};
 pub use negotiation::{
@@ -55,8 +57,7 @@ pub use negotiation::{
     MostMovesAffected, install,
 };
 pub use nodes::Trouble;
-pub use personas::{Analyst, BadPersonas, Personas};
-pub use prompt::Manner;
+pub use personas::{BadPersonas, Personas};
 pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
 pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
 pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
@@ -68,13 +69,6 @@ use sources::Gathered;
 
 /// Moves of each analyst, where nothing else is asked for.
 pub const MOVES: usize = 3;
-
-/// Where documents are put as they are written.
-#[async_trait]
-pub trait Shelf: std::fmt::Debug + Send + Sync {
-    /// Keeps a document under its name, in the place of what is there.
-    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept>;
-}
 
 /// A document that could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -88,13 +82,13 @@ pub struct NotKept {
 #[derive(Clone)]
 pub struct Chamber {
     pub models: Models,
-    pub manner: Manner,
     pub personas: Personas,
     /// How many moves each analyst proposes.
     pub moves: usize,
     pub rounds: u32,
     /// How many debates are held at once.
     pub at_once: usize,
+    /// How models are asked, in debates and before.
     pub debate_options: assize_debate::Options,
     /// What the sources had to say.
     pub gathered: Arc<Gathered>,
@@ -104,7 +98,7 @@ pub struct Chamber {
     /// How it differs from an earlier one, where it starts from one; the last one counts most.
     pub turnings: Vec<Turning>,
     /// Where documents can be read before all is over.
-    pub shelf: Option<Arc<dyn Shelf>>,
+    pub shelf: Option<Shelf>,
 }
 
 impl std::fmt::Debug for Chamber {
@@ -114,6 +108,23 @@ impl std::fmt::Debug for Chamber {
 }
 
 impl Chamber {
+    /// A consultation in this process, of the usual size and with nothing known.
+    pub fn new(models: Models) -> Chamber {
+        Chamber {
+            models,
+            personas: Personas::default(),
+            moves: MOVES,
+            rounds: ROUNDS,
+            at_once: 1,
+            debate_options: assize_debate::Options::default(),
+            gathered: Arc::default(),
+            synthetic: false,
+            debates: Arc::new(InProcess::default()),
+            turnings: Vec::new(),
+            shelf: None,
+        }
+    }
+
     /// Whether a model makes up what could be known: where that was asked for, or nothing is known.
     pub fn makes_up(&self) -> bool {
         self.synthetic || self.gathered.is_empty()
@@ -131,27 +142,24 @@ impl Chamber {
 }
 
 /// The consultation as a graph.
-///
-/// # Errors
-/// Never, but for a mistake of ours.
 pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
-    let [a, b, c, d, e, f, g, h, i, j] = std::array::from_fn(|_| chamber.clone());
+    let [a, b, c, d, e, f] = std::array::from_fn(|_| chamber.clone());
     let affected = Arc::new(AffectedMoves::default());
     let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
     let debate = assize_debate::graph(chamber.models.of("critic").clone(), chamber.debate_options)?;
     Graph::builder("consult")
         .node("layer_0_gather", move |context| a.clone().layer_0_gather(context))
-        .node("layer_1_dispatch", move |context| b.clone().layer_1_dispatch(context))
-        .node("inference_agent", move |context| c.clone().inference_agent(context))
-        .node("layer_1_reduce", move |context| d.clone().layer_1_reduce(context))
-        .node("layer_2_dispatch", move |context| e.clone().layer_2_dispatch(context))
-        .node("analyst_agent", move |context| f.clone().analyst_agent(context))
-        .node("layer_2_reduce", move |context| g.clone().layer_2_reduce(context))
-        .node("sandbox_orchestrator", move |context| h.clone().sandbox_orchestrator(context))
+        .node("layer_1_dispatch", |context| nodes::start_layer(context, 1.into()))
+        .node("inference_agent", move |context| b.clone().inference_agent(context))
+        .node("layer_1_reduce", nodes::layer_1_reduce)
+        .node("layer_2_dispatch", |context| nodes::start_layer(context, 2.into()))
+        .node("analyst_agent", move |context| c.clone().analyst_agent(context))
+        .node("layer_2_reduce", move |context| d.clone().layer_2_reduce(context))
+        .node("sandbox_orchestrator", |context| nodes::start_layer(context, Layer::DEBATES))
         .elsewhere("negotiation", &debate, move |context| {
-            i.clone().negotiation(context, affected.clone())
+            e.clone().negotiation(context, affected.clone())
         })
-        .node("rank_and_output", move |context| j.clone().rank_and_output(context))
+        .node("rank_and_output", move |context| f.clone().rank_and_output(context))
         .start("layer_0_gather")
         .edge("layer_0_gather", "layer_1_dispatch")
         .fan_out("layer_1_dispatch", ["inference_agent"], "layer_1_reduce", |_| {

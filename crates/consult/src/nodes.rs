@@ -58,6 +58,18 @@ fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Up
     Update::Flagged(Flag { kind, move_id: move_id.map(str::to_owned), message: message.into() })
 }
 
+/// Starts a layer.
+pub(crate) async fn start_layer(context: Context<ConsultState>, layer: Layer) -> Updates {
+    context.emit(started(layer));
+    Ok(Vec::new())
+}
+
+/// Completes layer 1.
+pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
+    context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
+    Ok(Vec::new())
+}
+
 impl Chamber {
     /// Lets a document be read from now on.
     async fn shelve(&self, name: &str, text: &str) -> Result<(), NodeError> {
@@ -68,7 +80,7 @@ impl Chamber {
     }
 
     fn words<'a>(&'a self, state: &'a ConsultState) -> Words<'a> {
-        Words { state, personas: &self.personas, manner: self.manner }
+        Words { state, personas: &self.personas, options: self.debate_options }
     }
 
     /// What is known of the company, from the sources that were asked for.
@@ -86,22 +98,18 @@ impl Chamber {
             updates.push(flag(FlagKind::CompanyNotVerified, None, message));
         }
         let mut gathered = (*self.gathered).clone();
-        let mut made = Vec::new();
         if self.makes_up() {
             let make = |side: Side| self.synthesis(&context, side);
             let (financial, news) = try_join(make(Side::Financial), make(Side::Trend)).await?;
-            made.extend([(Side::Financial, financial), (Side::Trend, news)]);
-        }
-        for (side, (text, spent)) in made {
-            updates.push(Update::Spent(spent));
-            let (title, into) = match side {
-                Side::Financial => ("synthetic figures", &mut gathered.financial),
-                Side::Trend => ("synthetic news", &mut gathered.news),
-            };
-            into.push(Document {
-                title: title.to_owned(),
-                text: documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text)),
-            });
+            for ((text, spent), title, into) in [
+                (financial, "synthetic figures", &mut gathered.financial),
+                (news, "synthetic news", &mut gathered.news),
+            ] {
+                updates.push(Update::Spent(spent));
+                let text =
+                    documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text));
+                into.push(Document { title: title.to_owned(), text });
+            }
             gathered.synthetic = true;
         }
         for note in &gathered.notes {
@@ -142,14 +150,6 @@ impl Chamber {
         let request = self.words(context.state()).synthesis(side);
         let response = asking.answer(&request).await??;
         Ok((response.text, asking.spent()))
-    }
-
-    pub(crate) async fn layer_1_dispatch(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(1));
-        Ok(Vec::new())
     }
 
     /// F1 or F2. Without them there is nothing to propose: any failure ends the run, which can go on later.
@@ -212,19 +212,6 @@ impl Chamber {
             }
         }
         Err(Trouble::NoItem.into())
-    }
-
-    pub(crate) async fn layer_1_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
-        context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
-        Ok(Vec::new())
-    }
-
-    pub(crate) async fn layer_2_dispatch(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(2));
-        Ok(Vec::new())
     }
 
     /// An analyst proposes moves. One who cannot is done without.
@@ -353,14 +340,6 @@ impl Chamber {
         let documents: Vec<String> =
             state.move_suggestions.iter().map(|one| format!("{}.md", one.move_id)).collect();
         context.emit(completed(2, &documents));
-        Ok(Vec::new())
-    }
-
-    pub(crate) async fn sandbox_orchestrator(
-        self: Arc<Self>,
-        context: Context<ConsultState>,
-    ) -> Updates {
-        context.emit(started(Layer::DEBATES));
         Ok(Vec::new())
     }
 
@@ -538,14 +517,12 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
         );
         flag(FlagKind::Partial, id, message)
     });
-    let doubtful = verdict.scores_by_agent.iter().filter_map(|(judge, score)| {
-        let how = score.doubt()?;
-        Some(flag(doubt_of(score), id, format!("the scores of {judge}: {how}")))
-    });
-    let blind = verdict.blind_scores.iter().filter_map(|(judge, score)| {
-        let how = score.doubt()?;
-        let message = format!("the scores of {judge} before the debate: {how}");
-        Some(flag(doubt_of(score), id, message))
+    let all = [("", &verdict.scores_by_agent), (" before the debate", &verdict.blind_scores)];
+    let doubtful = all.into_iter().flat_map(|(when, scores)| {
+        scores.iter().filter_map(move |(judge, score)| {
+            let message = format!("the scores of {judge}{when}: {}", score.doubt()?);
+            Some(flag(doubt_of(score), id, message))
+        })
     });
     let unheard = verdict.agents.keys().filter(|judge| {
         !verdict.blind_scores.is_empty() && !verdict.blind_scores.contains_key(*judge)
@@ -553,6 +530,5 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
     let unheard = unheard.map(|judge| {
         flag(FlagKind::Partial, id, format!("{judge} could not score before the debate"))
     });
-    let doubtful = doubtful.chain(blind).chain(unheard);
-    partial.chain(doubtful).collect()
+    partial.chain(doubtful).chain(unheard).collect()
 }

@@ -1,7 +1,7 @@
 //! Who takes part: two who infer, some who propose, and those who debate. All of it can be exported,
 //! edited and passed back.
 
-use assize_debate::DecisionMaker;
+use assize_debate::Persona;
 use assize_types::{
     Failure, FailureKind,
     text::{one_line, shorten},
@@ -18,20 +18,11 @@ pub struct Personas {
     pub trend: String,
     /// Who propose moves; their ids are `analyst_1`, `analyst_2` and so on.
     #[serde(rename = "analyst")]
-    pub analysts: Vec<Analyst>,
+    pub analysts: Vec<Persona>,
     pub critic: String,
     /// Who answer the critic and score; their ids are `D1`, `D2` and so on.
     #[serde(rename = "decision_maker")]
-    pub decision_makers: Vec<DecisionMaker>,
-}
-
-/// Somebody who proposes moves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Analyst {
-    pub name: String,
-    /// What they look for and how they think, said to them.
-    pub persona: String,
+    pub decision_makers: Vec<Persona>,
 }
 
 /// A file of personas that cannot be used.
@@ -51,9 +42,7 @@ const DEFAULTS: &str = include_str!("../data/personas.txt");
 impl Default for Personas {
     fn default() -> Personas {
         let debate = assize_debate::Personas::default();
-        let mut said = DEFAULTS.split("== ").skip(1).filter_map(|one| one.split_once('\n')).map(
-            |(name, text)| Analyst { name: name.to_owned(), persona: text.trim_end().to_owned() },
-        );
+        let mut said = Persona::read_all(DEFAULTS);
         let mut inferring = || said.next().map(|one| one.persona).unwrap_or_default();
         Personas {
             financial: inferring(),
@@ -67,9 +56,6 @@ impl Default for Personas {
 
 impl Personas {
     /// Reads a file of personas.
-    ///
-    /// # Errors
-    /// When it has another shape, or nobody in it.
     pub fn read(text: &str) -> Result<Personas, BadPersonas> {
         let personas: Personas = toml_edit::de::from_str(text).map_err(|error| {
             let what = one_line(error.message());
@@ -91,10 +77,9 @@ impl Personas {
                 )));
             }
         }
-        let analysts = personas.analysts.iter().map(|one| (&one.name, &one.persona));
-        let makers = personas.decision_makers.iter().map(|one| (&one.name, &one.persona));
-        let named: Vec<(&String, &String)> = analysts.chain(makers).collect();
-        for (index, (name, _)) in named.iter().enumerate() {
+        let named: Vec<&Persona> =
+            personas.analysts.iter().chain(&personas.decision_makers).collect();
+        for (index, Persona { name, .. }) in named.iter().enumerate() {
             let bad = |what: &str| {
                 let shown = shorten(&one_line(name).replace(char::is_control, ""), 60);
                 Err(BadPersonas(format!("the name `{shown}` {what}")))
@@ -107,13 +92,13 @@ impl Personas {
                     "is too long, or has control characters: a name is one line of 60 characters",
                 );
             }
-            if named[..index].iter().any(|(other, _)| other == name) {
+            if named[..index].iter().any(|other| other.name == *name) {
                 return bad("is there twice");
             }
         }
         let fixed = [("financial", &personas.financial), ("trend", &personas.trend)];
         let texts = fixed.into_iter().chain([("critic", &personas.critic)]);
-        let texts = texts.chain(named.iter().map(|(name, text)| (name.as_str(), *text)));
+        let texts = texts.chain(named.iter().map(|one| (one.name.as_str(), &one.persona)));
         for (who, text) in texts {
             if text.trim().is_empty() {
                 return Err(BadPersonas(format!("nothing is said to `{who}`")));
@@ -139,16 +124,12 @@ impl Personas {
         file.push_str(&text("financial", &self.financial));
         file.push_str(&text("trend", &self.trend));
         file.push_str(&text("critic", &self.critic));
-        for Analyst { name, persona } in &self.analysts {
-            let name = quoted(name);
-            file.push_str(&format!("\n[[analyst]]\nname = {name}\n{}", text("persona", persona)));
-        }
-        for DecisionMaker { name, persona } in &self.decision_makers {
-            let name = quoted(name);
-            file.push_str(&format!(
-                "\n[[decision_maker]]\nname = {name}\n{}",
-                text("persona", persona)
-            ));
+        for (kind, all) in [("analyst", &self.analysts), ("decision_maker", &self.decision_makers)]
+        {
+            for Persona { name, persona } in all {
+                let (name, persona) = (quoted(name), text("persona", persona));
+                file.push_str(&format!("\n[[{kind}]]\nname = {name}\n{persona}"));
+            }
         }
         file
     }
@@ -216,7 +197,7 @@ mod tests {
             text in "(?s).{0,40}x('''|\"\"\"|\\\\|'|\r\n|\u{1b}|\\[\\[analyst\\]\\]\n){0,3}",
         ) {
             let mut personas = Personas { critic: text.clone(), ..Personas::default() };
-            personas.analysts[0] = Analyst { name, persona: text };
+            personas.analysts[0] = Persona { name, persona: text };
             prop_assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
         }
     }

@@ -19,20 +19,12 @@ what somebody wrote.
 - What is marked as synthetic was made up to try things out. Work with it, and do not pretend that it is \
 more.";
 
-/// How a model is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Manner {
-    pub temperature: f32,
-    /// The longest answer, in tokens.
-    pub max_tokens: u32,
-}
-
 /// The words of one consultation.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     pub(crate) state: &'a ConsultState,
     pub(crate) personas: &'a Personas,
-    pub(crate) manner: Manner,
+    pub(crate) options: assize_debate::Options,
 }
 
 impl Words<'_> {
@@ -135,7 +127,7 @@ impl Words<'_> {
     }
 
     fn request(self, prompt: Prompt, tail: String) -> Request {
-        let Manner { temperature, max_tokens } = self.manner;
+        let assize_debate::Options { temperature, max_tokens, .. } = self.options;
         Request { temperature, max_tokens, ..Request::new(Prompt { tail, ..prompt }) }
     }
 }

@@ -50,47 +50,32 @@ mod tests {
     use std::collections::BTreeMap;
 
     use assize_debate::{JudgeScore, ScoreCard};
-    use assize_llm::{Provenance, Spent};
+    use assize_llm::Provenance;
 
     use super::*;
 
     fn verdict(id: &str, cards: &[[u8; 4]]) -> Verdict {
         let score = |(index, scores): (usize, &[u8; 4])| {
             let [impact, feasibility, risk_adjusted_return, strategic_alignment] = *scores;
-            let reasoning = String::new();
             let card = ScoreCard {
-                reasoning,
+                reasoning: String::new(),
                 unanswered: String::new(),
                 impact,
                 feasibility,
                 risk_adjusted_return,
                 strategic_alignment,
             };
-            (
-                format!("D{}", index + 1),
-                JudgeScore {
-                    card,
-                    provenance: Provenance::Parsed,
-                    assumed: Vec::new(),
-                    failed: None,
-                },
-            )
+            let (provenance, assumed) = (Provenance::Parsed, Vec::new());
+            let score = JudgeScore { card, provenance, assumed, failed: None };
+            (format!("D{}", index + 1), score)
         };
         let scores_by_agent: BTreeMap<String, JudgeScore> =
             cards.iter().enumerate().map(score).collect();
         Verdict {
             move_id: id.to_owned(),
-            ticker: None,
             total_score: scores_by_agent.values().map(|score| score.card.total()).sum(),
-            out_of: 80,
             scores_by_agent,
-            blind_scores: BTreeMap::new(),
-            agents: BTreeMap::new(),
-            rounds: 10,
-            partial: BTreeMap::new(),
-            summaries: BTreeMap::new(),
-            spent: Spent::default(),
-            conversation_logs: BTreeMap::new(),
+            ..Verdict::default()
         }
     }
 

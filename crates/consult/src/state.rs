@@ -16,7 +16,7 @@ use crate::sources::Gathered;
 use crate::ticker::Ticker;
 
 /// The company that is consulted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Company {
     /// None for a private company, which has a name instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ pub enum FlagKind {
 }
 
 /// What a consultation has come to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConsultState {
     pub company: Company,
     pub gathered: Arc<Gathered>,
@@ -157,21 +157,7 @@ pub struct ConsultState {
 
 impl ConsultState {
     pub fn new(company: Company) -> ConsultState {
-        ConsultState {
-            company,
-            gathered: Arc::default(),
-            financial_data_raw: Arc::from(""),
-            news_data_raw: Arc::from(""),
-            inferences: [None, None],
-            f1_financial_inference: Arc::from(""),
-            f2_trend_inference: Arc::from(""),
-            move_suggestions: Vec::new(),
-            policy_scores: Vec::new(),
-            ranked: None,
-            flags: Vec::new(),
-            spent: Spent::default(),
-            moves_lost: 0,
-        }
+        ConsultState { company, ..ConsultState::default() }
     }
 
     pub fn inference(&self, side: Side) -> Option<&Arc<Inference>> {

@@ -5,13 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The name under which a company's shares are traded, such as `NVDA` or `BRK.B`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
-#[serde(into = "String", try_from = "String")]
 pub struct Ticker(String);
+
+assize_types::serde_as_text!(Ticker);
 
 /// Text that is no ticker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,20 +47,6 @@ impl FromStr for Ticker {
             true => Ok(Ticker(upper)),
             false => Err(NoTicker(assize_types::text::shorten(text, 40))),
         }
-    }
-}
-
-impl TryFrom<String> for Ticker {
-    type Error = NoTicker;
-
-    fn try_from(text: String) -> Result<Ticker, NoTicker> {
-        text.parse()
-    }
-}
-
-impl From<Ticker> for String {
-    fn from(ticker: Ticker) -> String {
-        ticker.0
     }
 }
 

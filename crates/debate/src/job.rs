@@ -29,13 +29,10 @@ pub struct Job {
 
 impl Job {
     /// Debates, and keeps no journal: whoever answers for the model does. Each call says under which key.
-    ///
-    /// # Errors
-    /// When the model cannot be asked at all, or it was cancelled.
     pub async fn hold(&self, model: Arc<dyn Model>, cancel: Cancel) -> Result<Verdict, NodeError> {
         let Job { move_document, company, personas, max_rounds, options, changes } = self.clone();
-        let state = DebateState::new(move_document, company, Arc::new(personas), max_rounds)
-            .changed(changes);
+        let state = DebateState::new(move_document, company, Arc::new(personas), max_rounds);
+        let state = DebateState { changes, ..state };
         let run =
             RunOptions { cancel, step_limit: step_limit(max_rounds), ..RunOptions::default() };
         Ok(Verdict::from(graph(model, options)?.run(state, run).await?))

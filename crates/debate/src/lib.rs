@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 pub use bounds::Bounds;
 pub use job::{HOST_IS_GONE, Job, step_limit};
 use nodes::Room;
-pub use personas::{DecisionMaker, Personas};
+pub use personas::{Persona, Personas};
 pub use place::{Minutes, Part, Place, Round, conversation_logs, ends_the_run};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{

@@ -46,8 +46,7 @@ impl Room {
 
     /// The critic reads the move and says what all three decision makers will answer.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        let told = Told { log: None, round: 1, status: RoundStatus::CriticResponded };
-        let tell = || Some(told.event(context.state(), None));
+        let tell = || Some(event(context.state(), None, 1, RoundStatus::CriticResponded, None));
         let asking =
             Asking::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
         // Without these words there is nothing to debate: any failure ends the run, and can be
@@ -123,9 +122,8 @@ impl Room {
             total += card.total();
             breakdown.insert(id, json!(card));
         }
-        let move_id = &context.state().move_document().move_id;
         context.emit(RunEvent::SandboxScored {
-            move_id: move_id.clone(),
+            move_id: context.state().move_document.move_id.clone(),
             score: total,
             breakdown,
             partial: false,
@@ -188,8 +186,7 @@ impl Room {
         let summary_key = || key("summary");
         let (summary, mut updates) =
             self.fitting(context, log, summary_key, |summary| request(words, summary)).await?;
-        let told = Told { log: Some(log), round, status };
-        let tell = || Some(told.event(context.state(), None));
+        let tell = || Some(event(context.state(), Some(log), round, status, None));
         let hasher = &context.state().hashers[log.index()];
         let mut asking =
             Asking::new(context, &*self.model, key(&role)).telling(tell).hashed_by(hasher);
@@ -217,8 +214,8 @@ impl Room {
         };
         // The failure is not journalled: a run that is resumed makes the call again.
         let error = error.message().to_owned();
-        let told = Told { status: RoundStatus::Failed, ..told };
-        context.emit(told.event(context.state(), Some(error.clone())));
+        let status = RoundStatus::Failed;
+        context.emit(event(context.state(), Some(log), round, status, Some(error.clone())));
         updates.push(Update::Spent(asking.spent()));
         updates.push(Update::Stopped { log, error });
         Ok(updates)
@@ -307,21 +304,16 @@ struct Speech {
     round: u32,
 }
 
-/// Something that has happened in a round.
-#[derive(Debug, Clone, Copy)]
-struct Told {
-    /// In this conversation, or in all.
+/// The event of something that has happened in a round, in one conversation or in all.
+fn event(
+    state: &DebateState,
     log: Option<LogName>,
     round: u32,
     status: RoundStatus,
-}
-
-impl Told {
-    fn event(self, state: &DebateState, error: Option<String>) -> Event {
-        let Told { log, round, status } = self;
-        Round { move_id: &state.move_document().move_id, rounds: state.max_rounds }
-            .event(log, round, status, error)
-    }
+    error: Option<String>,
+) -> Event {
+    Round { move_id: &state.move_document.move_id, rounds: state.max_rounds }
+        .event(log, round, status, error)
 }
 
 /// Asks for scores, and looks for them in whatever is answered.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use assize_graph::{Event, Key, Outcome, Record};
+use assize_graph::{Event, Key, Record};
 use assize_llm::{ErrorKind, ModelError, Response, Stop};
-use assize_run::{RoundStatus, RoundStep, RunEvent};
+use assize_run::{RoundStatus, RoundStep, RunEvent, answer};
 
 use crate::state::{ConversationEntry, LogName, said};
 
@@ -196,9 +196,7 @@ impl Minutes {
 pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
     let mut minutes = Minutes::default();
     for record in records {
-        if let Outcome::Done(text) = &record.outcome
-            && let Ok(response) = serde_json::from_str::<Response>(text)
-        {
+        if let Some(response) = answer(record) {
             minutes.note(&record.key, &response);
         }
     }

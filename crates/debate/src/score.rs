@@ -54,6 +54,21 @@ const FOUND: &str = "Read from an answer that was not the JSON that was asked fo
 const NEUTRAL: u8 = 5;
 
 impl ScoreCard {
+    /// A card with these scores, in the order of [`METRICS`], and nothing unanswered.
+    fn of(
+        reasoning: &str,
+        [impact, feasibility, risk_adjusted_return, strategic_alignment]: [u8; 4],
+    ) -> ScoreCard {
+        ScoreCard {
+            reasoning: reasoning.to_owned(),
+            unanswered: String::new(),
+            impact,
+            feasibility,
+            risk_adjusted_return,
+            strategic_alignment,
+        }
+    }
+
     /// The four scores, in the order of [`METRICS`].
     pub fn scores(&self) -> [u8; 4] {
         [self.impact, self.feasibility, self.risk_adjusted_return, self.strategic_alignment]
@@ -80,20 +95,12 @@ impl ScoreCard {
 
     /// The scores of a judge that could not be asked.
     pub(crate) fn unasked() -> ScoreCard {
-        let reasoning = "The judge could not be asked: 5 is assumed for each.".to_owned();
-        ScoreCard { reasoning, ..ScoreCard::neutral() }
+        ScoreCard::of("The judge could not be asked: 5 is assumed for each.", [NEUTRAL; 4])
     }
 
     /// What is assumed of a judge whose scores cannot be read.
     pub(crate) fn neutral() -> ScoreCard {
-        ScoreCard {
-            reasoning: "The scores could not be read: 5 is assumed for each.".to_owned(),
-            unanswered: String::new(),
-            impact: NEUTRAL,
-            feasibility: NEUTRAL,
-            risk_adjusted_return: NEUTRAL,
-            strategic_alignment: NEUTRAL,
-        }
+        ScoreCard::of("The scores could not be read: 5 is assumed for each.", [NEUTRAL; 4])
     }
 
     /// What can be read of the scores in some answers, the later first, where not all can: 5 is assumed for
@@ -107,34 +114,15 @@ impl ScoreCard {
         found.iter().any(Option::is_some).then_some(())?;
         let unread = found.iter().zip(METRICS).filter(|(found, _)| found.is_none());
         let assumed = unread.map(|(_, metric)| metric.to_owned()).collect();
-        let [impact, feasibility, risk_adjusted_return, strategic_alignment] =
-            found.map(|score| score.unwrap_or(NEUTRAL));
-        let reasoning = FOUND.to_owned();
-        let card = ScoreCard {
-            reasoning,
-            unanswered: String::new(),
-            impact,
-            feasibility,
-            risk_adjusted_return,
-            strategic_alignment,
-        };
-        Some((card, assumed))
+        Some((ScoreCard::of(FOUND, found.map(|score| score.unwrap_or(NEUTRAL))), assumed))
     }
 
     /// Looks for the scores in text that is not the JSON that was asked for. All four must be
     /// there, each beside its name, as whole numbers from 1 to 10, and none twice with different
     /// values: a guess is no score.
     pub(crate) fn find(text: &str) -> Option<ScoreCard> {
-        let [impact, feasibility, risk_adjusted_return, strategic_alignment] =
-            PATTERNS.each_ref().map(|pattern| only_value(pattern, text));
-        Some(ScoreCard {
-            reasoning: FOUND.to_owned(),
-            unanswered: String::new(),
-            impact: impact?,
-            feasibility: feasibility?,
-            risk_adjusted_return: risk_adjusted_return?,
-            strategic_alignment: strategic_alignment?,
-        })
+        let found = ScoreCard::find_some(std::iter::once(text));
+        found.filter(|(_, assumed)| assumed.is_empty()).map(|(card, _)| card)
     }
 }
 

@@ -11,7 +11,7 @@ use assize_llm::{Block, PrefixHasher, Provenance, Response, Spent, Stop, Turn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::personas::{DecisionMaker, Personas};
+use crate::personas::{Persona, Personas};
 use crate::prompt;
 use crate::score::ScoreCard;
 
@@ -36,12 +36,11 @@ pub struct Company {
 }
 
 /// A conversation between the critic and one decision maker, by its place: `i1` is that of `D1`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
-#[serde(into = "String", try_from = "String")]
 pub struct LogName(usize);
+
+assize_types::serde_as_text!(LogName);
 
 impl LogName {
     pub const I1: LogName = LogName(0);
@@ -91,20 +90,6 @@ impl FromStr for LogName {
 fn numbered(text: &str, letter: char) -> Option<LogName> {
     let digits = text.strip_prefix(letter).filter(|digits| !digits.starts_with(['0', '+']))?;
     digits.parse::<usize>().ok()?.checked_sub(1).map(LogName)
-}
-
-impl TryFrom<String> for LogName {
-    type Error = NoLogName;
-
-    fn try_from(text: String) -> Result<LogName, NoLogName> {
-        text.parse()
-    }
-}
-
-impl From<LogName> for String {
-    fn from(log: LogName) -> String {
-        log.to_string()
-    }
 }
 
 /// Something that was said.
@@ -192,10 +177,11 @@ pub struct Change {
 /// What a debate has come to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DebateState {
-    move_document: MoveDocument,
-    company: Company,
-    personas: Arc<Personas>,
-    changes: Vec<Change>,
+    pub move_document: MoveDocument,
+    pub company: Company,
+    pub personas: Arc<Personas>,
+    /// Who takes part in another way; the later counts where two speak of the same.
+    pub changes: Vec<Change>,
     /// What was said, conversation by conversation: `i1`, `i2` and so on.
     pub logs: Vec<Vec<ConversationEntry>>,
     /// The latest round in which someone spoke.
@@ -248,23 +234,6 @@ impl DebateState {
         }
     }
 
-    /// The same with some who take part in another way.
-    pub fn changed(self, changes: Vec<Change>) -> DebateState {
-        DebateState { changes, ..self }
-    }
-
-    pub fn move_document(&self) -> &MoveDocument {
-        &self.move_document
-    }
-
-    pub fn company(&self) -> &Company {
-        &self.company
-    }
-
-    pub fn personas(&self) -> &Personas {
-        &self.personas
-    }
-
     /// All conversations.
     pub fn log_names(&self) -> impl Iterator<Item = LogName> + Clone + use<> {
         LogName::first(self.logs.len())
@@ -275,7 +244,7 @@ impl DebateState {
     }
 
     /// Who answers the critic in it.
-    pub(crate) fn decision_maker(&self, log: LogName) -> &DecisionMaker {
+    pub(crate) fn decision_maker(&self, log: LogName) -> &Persona {
         &self.personas.decision_makers[log.index()]
     }
 

@@ -10,7 +10,7 @@ use crate::score::BEST;
 use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Summary};
 
 /// The outcome of a debate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "DebateVerdict")]
 pub struct Verdict {
     pub move_id: String,
@@ -50,15 +50,13 @@ pub enum NoVerdict {
 
 impl From<DebateState> for Verdict {
     fn from(state: DebateState) -> Verdict {
-        let (move_id, ticker) =
-            (state.move_document().move_id.clone(), state.company().ticker.clone());
-        let makers = &state.personas().decision_makers;
+        let makers = state.personas.decision_makers.len();
         Verdict {
-            move_id,
-            ticker,
+            move_id: state.move_document.move_id,
+            ticker: state.company.ticker,
             total_score: state.total_score,
-            out_of: BEST * u32::try_from(makers.len()).unwrap_or(u32::MAX),
-            agents: state.personas().agents(),
+            out_of: BEST * u32::try_from(makers).unwrap_or(u32::MAX),
+            agents: state.personas.agents(),
             scores_by_agent: state.scores,
             blind_scores: state.blind_scores,
             rounds: state.max_rounds,

@@ -2,7 +2,7 @@
 
 use assize_gate::{Reason, Verified};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::state::{Message, Stage, Submission, message_id};
 
@@ -40,14 +40,21 @@ pub struct Read {
     pub messages: Vec<Message>,
 }
 
-/// What a worker hands in.
-#[derive(Debug, Clone, Copy)]
+// What a worker hands in. Doc comments here are part of the schema that models see.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(rename = "SubmitDraft")]
 pub struct Submit<'a> {
+    /// The `draft_path` that `ollama_request_draft` gave you.
     pub draft_path: &'a str,
+    /// The file that the draft is of: the `source_path` that you asked for.
     pub original_path: &'a str,
+    /// The task that you asked for the draft in.
     pub task_id: &'a str,
+    /// What you changed and why, in a sentence.
     pub change_summary: &'a str,
-    /// With all other drafts of the task, to be applied all or none.
+    /// Hand in all your open drafts of this task together: they are applied all or none. Use it when files
+    /// must change at the same time.
+    #[serde(rename = "include_all_drafts", default)]
     pub all_drafts: bool,
 }
 

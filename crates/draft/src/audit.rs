@@ -2,7 +2,7 @@
 
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use assize_store::check_head;
-use assize_types::{Failure, FailureKind, Fingerprint};
+use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -68,55 +68,35 @@ pub async fn look(
 }
 
 /// Complaints about a log that must have these heads, each as `ID:HASH`.
-///
-/// # Errors
-/// When one of them is not a head.
 pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
-        let (entry, hash) = position(head)?;
+        let parts = head.split_once(':');
+        let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
+        let (entry, hash) = parts.ok_or_else(|| {
+            let message =
+                "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
+            Failure::new(FailureKind::Usage, message)
+        })?;
         wrong.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
     }
     Ok(wrong)
 }
 
-/// The entry and the hash of an unsigned head.
-///
-/// # Errors
-/// When it is not `ID:HASH`.
-fn position(head: &str) -> Result<(u64, Fingerprint), Failure> {
-    let parts = head.split_once(':');
-    let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
-    parts.ok_or_else(|| {
-        let message =
-            "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
-        Failure::new(FailureKind::Usage, message)
-    })
-}
-
 fn completed(entry: &AuditEntry) -> Option<Completed> {
-    match Step::of(entry) {
-        Ok(Step::LogCompleted { lines_there, lines_added }) => {
-            Some(Completed { entry: entry.id, lines_there, lines_added })
-        }
-        _ => None,
-    }
+    let Ok(Step::LogCompleted { lines_there, lines_added }) = Step::of(entry) else { return None };
+    Some(Completed { entry: entry.id, lines_there, lines_added })
 }
 
 /// Entries about a task or one of its submissions, or about refused paths. `entries` are all entries of a workspace.
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
-    let of_task = |entry: &AuditEntry| task.is_none_or(|task| entry.detail["task"] == task);
-    let book = DraftState::of(&entries);
-    let submissions: Vec<u64> = book
-        .submissions
-        .values()
-        .filter(|submission| task.is_none_or(|task| submission.task.as_str() == task))
-        .map(|submission| submission.id)
-        .collect();
+    let submissions = DraftState::of(&entries).submissions;
+    let concerns = |entry: &AuditEntry, task: &str| {
+        let submission = entry.detail["submission"].as_u64().and_then(|id| submissions.get(&id));
+        entry.detail["task"] == task || submission.is_some_and(|s| s.task.as_str() == task)
+    };
     entries.retain(|entry| {
-        let of_submission = entry.detail["submission"].as_u64();
-        let concerns = of_task(entry) || of_submission.is_some_and(|id| submissions.contains(&id));
-        concerns && (!refused || entry.action == "refused")
+        task.is_none_or(|task| concerns(entry, task)) && (!refused || entry.action == "refused")
     });
     entries
 }

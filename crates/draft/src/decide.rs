@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use assize_config::Review;
-use assize_gate::{
-    Change, ChangedFile, Effect, Places, Policy, Reason, Scanners, Verdict, Verified,
-};
+use assize_gate::{Change, ChangedFile, Effect, Places, Policy, Reason, Verdict, Verified};
 use assize_types::Fingerprint;
 use assize_workspace::{Inside, Lock};
 use tokio_util::sync::CancellationToken;
@@ -78,7 +76,7 @@ impl DraftService {
         let changed = |file: &Proposed| {
             Ok(ChangedFile {
                 path: file.path.clone(),
-                before: file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default(),
+                before: self.base(file.before)?,
                 after: self.copy(file.after)?,
             })
         };
@@ -94,9 +92,6 @@ impl DraftService {
     }
 
     /// Begins to decide on every submission whose process is gone.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
         let left = state.submissions.values().filter(|s| s.stage == Stage::Submitted);
@@ -202,19 +197,15 @@ impl Transaction {
         policy: &Policy,
         places: &Places,
     ) -> Result<Vec<Reason>, DraftError> {
-        let scanners = Scanners::get()?;
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
             let message = "the contract is about another task";
-            let mut reason = submission.reason(Effect::Reject, "path/not-allowed", message);
-            reason.what_to_do = "work on the task that the contract names".to_owned();
-            reasons.push(reason);
+            let reason = submission.reason(Effect::Reject, "path/not-allowed", message);
+            reasons.push(reason.advise("work on the task that the contract names"));
         }
         for proposed in &submission.files {
             match self.change_of(proposed) {
-                Ok(change) => {
-                    reasons.extend(assize_gate::check(&change, policy, places, scanners));
-                }
+                Ok(change) => reasons.extend(assize_gate::check(&change, policy, places)?),
                 // What cannot be checked may not pass.
                 Err(error) => {
                     let message = format!("it cannot be looked at: {error}");
@@ -225,9 +216,9 @@ impl Transaction {
         reasons.extend(self.too_many_files(submission, policy));
         if self.state().off {
             let message = "the draft tools are off: the change is kept as a proposed patch";
-            let mut reason = submission.reason(Effect::Escalate, "off", message);
-            reason.what_to_do = format!("`assize gate accept {}` applies it", submission.id);
-            reasons.push(reason);
+            let reason = submission.reason(Effect::Escalate, "off", message);
+            reasons
+                .push(reason.advise(format!("`assize gate accept {}` applies it", submission.id)));
         }
         let names: BTreeSet<String> =
             submission.files.iter().map(|file| file.path.to_lowercase()).collect();

@@ -7,12 +7,15 @@ use assize_gate::{Effect, Reason, TaskId, Verdict, Verified};
 use assize_types::Fingerprint;
 use assize_workspace::{Applier, ApplyError, DRAFTS, Folder, HANDOFF, Replacing};
 
-use crate::service::{DraftError, DraftService, GATE, file};
+use crate::service::{DraftError, DraftService, GATE, file, wrong};
 use crate::state::{Stage, Step, Submission, message_id};
 use crate::transaction::Transaction;
 
 /// Where new content is staged, in [`HANDOFF`].
 pub(crate) const STAGING: &str = "staging";
+
+const OFF: &str =
+    "the draft tools are switched off in this workspace; stop, and tell the person you work for";
 
 /// What becomes of a submission, and why.
 #[derive(Debug, Clone)]
@@ -77,6 +80,16 @@ impl DraftService {
         transaction.finish_interrupted().await?;
         Ok(transaction)
     }
+
+    /// Begins a transaction for a draft tool, unless the tools are switched off.
+    pub(crate) async fn begin_if_on(self: &Arc<Self>) -> Result<Transaction, DraftError> {
+        let transaction = self.begin().await?;
+        if transaction.state().off { Err(wrong(OFF)) } else { Ok(transaction) }
+    }
+
+    fn applier<'a>(&'a self, staging: &'a Folder) -> Applier<'a> {
+        Applier { workspace: &self.workspace, staging, copies: &self.copies }
+    }
 }
 
 impl Transaction {
@@ -131,11 +144,7 @@ impl Transaction {
                 return Ok(None);
             }
             Changed::NotStaged(error) => error.to_string(),
-            Changed::NotApplied(error) => {
-                let why = error.to_string();
-                self.record(by, Step::NotApplied { submission: id, why: why.clone() }).await?;
-                why
-            }
+            Changed::NotApplied(error) => self.record_not_applied(by, id, &error).await?,
         };
         self.settle(GATE, submission, decision.not_applied(submission, &error)).await?;
         Ok(Some(error))
@@ -152,11 +161,21 @@ impl Transaction {
             Changed::Done => self.record(by, Step::Undone { submission: id }).await.map(drop),
             Changed::NotStaged(error) => Err(DraftError::Conflict(error.to_string())),
             Changed::NotApplied(error) => {
-                let why = error.to_string();
-                self.record(by, Step::NotApplied { submission: id, why: why.clone() }).await?;
-                Err(DraftError::Conflict(why))
+                Err(DraftError::Conflict(self.record_not_applied(by, id, &error).await?))
             }
         }
+    }
+
+    /// Records that files could not be changed although the intent is recorded; gives the reason.
+    async fn record_not_applied(
+        &mut self,
+        by: &str,
+        submission: u64,
+        error: &ApplyError,
+    ) -> Result<String, DraftError> {
+        let why = error.to_string();
+        self.record(by, Step::NotApplied { submission, why: why.clone() }).await?;
+        Ok(why)
     }
 
     /// Stages new content, records the intent, and changes the files, all or none.
@@ -211,9 +230,7 @@ impl Transaction {
                     tracing::warn!(submission = id, %error, "an application cannot be finished yet");
                 }
                 Err(error) => {
-                    let why = error.to_string();
-                    let step = Step::NotApplied { submission: id, why: why.clone() };
-                    self.record(GATE, step).await?;
+                    let why = self.record_not_applied(GATE, id, &error).await?;
                     if !undoing {
                         let decision = Decision {
                             verdict: Verdict::Escalated,
@@ -270,12 +287,6 @@ impl Transaction {
         if let Err(error) = self.drafts.write(&name, &text) {
             tracing::warn!(%name, %error, "what waits could not be written down beside the drafts");
         }
-    }
-}
-
-impl DraftService {
-    fn applier<'a>(&'a self, staging: &'a Folder) -> Applier<'a> {
-        Applier { workspace: &self.workspace, staging, copies: &self.copies }
     }
 }
 

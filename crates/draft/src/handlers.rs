@@ -32,8 +32,7 @@ impl DraftService {
         source_path: &str,
         task_id: &str,
     ) -> Result<Requested, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "request", task_id).await?;
         let (policy, places) = transaction.policy()?;
         let (path, original) = match transaction.draftable(source_path, &task, &policy, &places) {
@@ -66,23 +65,16 @@ impl DraftService {
     }
 
     /// Puts new content into a draft.
-    ///
-    /// # Errors
-    /// When there is no such draft to write to, or the content is too large.
     pub async fn write(
         self: &Arc<Self>,
         by: &str,
         path: &str,
         content: &str,
     ) -> Result<Written, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let draft = transaction.open_draft(by, "write", path).await?;
         let (policy, _) = transaction.policy()?;
-        let base = match draft.before {
-            Some(hash) => self.copy(hash)?,
-            None => Vec::new(),
-        };
+        let base = self.base(draft.before)?;
         let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
             return Err(wrong(format!(
@@ -102,12 +94,8 @@ impl DraftService {
     }
 
     /// What is in a draft.
-    ///
-    /// # Errors
-    /// When there is no such draft.
     pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<Read, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let draft = transaction.draft(by, "read", path).await?;
         let bytes = transaction.read_draft(by, "read", &draft).await?.0;
         let content = String::from_utf8(bytes).map_err(|_| {
@@ -118,16 +106,12 @@ impl DraftService {
     }
 
     /// Hands drafts in, and waits a while for the verdict.
-    ///
-    /// # Errors
-    /// When they cannot be handed in like this; they are as they were then.
     pub async fn submit(
         self: &Arc<Self>,
         by: &str,
         submit: Submit<'_>,
     ) -> Result<Submitted, DraftError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "submit", submit.task_id).await?;
         let known = transaction.state().last_submission();
         let id = match transaction.handed_in_before(&submit, &task) {
@@ -188,22 +172,20 @@ impl Transaction {
         policy: &Policy,
         (before, bytes): (Option<Fingerprint>, &[u8]),
     ) -> Result<(String, Option<&'static str>), DraftError> {
-        let (name, note) = match self.state().draft_of(task, &path.to_string()) {
+        let path_text = path.to_string();
+        let is_it = |draft: &&OpenDraft| draft.task == *task && draft.path == path_text;
+        let (name, note) = match self.state().drafts.values().find(is_it) {
             Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
-            Some(draft) => {
-                let there = self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some());
-                match draft.before == before {
-                    true if there => {
-                        let note = "the draft is open already; what was written to it is kept";
-                        return Ok((draft.name.clone(), Some(note)));
-                    }
-                    true => (draft.name.clone(), None),
-                    false => {
-                        let note = "the file has changed since, so the draft starts again from what it is now";
-                        (draft.name.clone(), Some(note))
-                    }
-                }
+            Some(draft) if draft.before != before => {
+                let note =
+                    "the file has changed since, so the draft starts again from what it is now";
+                (draft.name.clone(), Some(note))
             }
+            Some(draft) if self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some()) => {
+                let note = "the draft is open already; what was written to it is kept";
+                return Ok((draft.name.clone(), Some(note)));
+            }
+            Some(draft) => (draft.name.clone(), None),
             None => {
                 let open = self.state().drafts.values().filter(|draft| draft.task == *task).count();
                 if open >= policy.max_files * DRAFTS_FOR_A_FILE {
@@ -216,7 +198,7 @@ impl Transaction {
         };
         let step = Step::Requested {
             task: task.clone(),
-            path: path.to_string(),
+            path: path_text,
             draft: name.clone(),
             before,
             policy: policy.fingerprint(),
@@ -378,10 +360,7 @@ impl Transaction {
         draft: &OpenDraft,
     ) -> Result<Option<Proposed>, DraftError> {
         let (bytes, draft_mode) = self.read_draft(by, "submit", draft).await?;
-        let base = match draft.before {
-            Some(hash) => self.service.copy(hash)?,
-            None => Vec::new(),
-        };
+        let base = self.service.base(draft.before)?;
         if bytes == base && draft.before.is_some() {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use assize_types::{Failure, FailureKind};
-use assize_workspace::{DRAFTS, FileError, Folder, HANDOFF, Workspace};
+use assize_workspace::{DRAFTS, FileError, HANDOFF, Workspace};
 
 /// The name of the file that lists what a repository leaves out.
 const IGNORE: &str = ".gitignore";
@@ -28,7 +28,7 @@ pub const IGNORED: &str = "/_handoff/*\n!/_handoff/TASK_CONTRACT.json";
 /// The `.gitignore` of a workspace.
 #[derive(Debug)]
 pub struct IgnoreFile {
-    root: Folder,
+    workspace: Workspace,
     text: String,
 }
 
@@ -38,21 +38,17 @@ fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Makes the folder of drafts in a workspace, and reads its `.gitignore`.
-///
-/// # Errors
-/// When one of them cannot be used.
 pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
     let workspace = Workspace::open(folder).map_err(|error| failed(folder, "", &error))?;
-    let made = Folder::handoff(&workspace).and_then(|handoff| handoff.folder(DRAFTS));
+    let made = workspace.root().folder(HANDOFF).and_then(|handoff| handoff.folder(DRAFTS));
     made.map_err(|error| failed(folder, HANDOFF, &error))?;
     // Through no link: it may lead anywhere.
-    let root = Folder::root(&workspace).map_err(|error| failed(folder, "", &error))?;
-    let text = match root.read(IGNORE, LONGEST) {
+    let text = match workspace.root().read(IGNORE, LONGEST) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(FileError::Missing) => String::new(),
         Err(error) => return Err(failed(folder, IGNORE, &error)),
     };
-    Ok(IgnoreFile { root, text })
+    Ok(IgnoreFile { workspace, text })
 }
 
 impl IgnoreFile {
@@ -62,12 +58,9 @@ impl IgnoreFile {
     }
 
     /// Adds the lines that leave drafts out.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn leave_drafts_out(&self, folder: &Path) -> Result<(), Failure> {
         let gap = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
-        let added = self.root.append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
+        let added = self.workspace.root().append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());
         added.map_err(|error| failed(folder, IGNORE, &error))
     }
 }

@@ -1,7 +1,7 @@
 //! The log of a workspace: entries in the audit log of the store, which is outside the workspace, and the same
 //! entries, line by line, in `_handoff/transition.ndjson`, for people and for whoever compares the two.
 
-use std::io::{self, BufReader, Read};
+use std::io::Read;
 use std::sync::Arc;
 
 use assize_run::{AuditEntry, AuditQuery, NewAuditEntry, Store, StoreError};
@@ -13,28 +13,14 @@ use crate::state::{DraftState, Step};
 pub const TRANSITIONS: &str = "transition.ndjson";
 
 /// The log of one workspace.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// What its entries are about: the workspace's path.
-    subject: String,
-}
-
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("subject", &self.subject).finish_non_exhaustive()
-    }
+    pub(crate) subject: String,
 }
 
 impl Ledger {
-    pub(crate) fn subject(&self) -> &str {
-        &self.subject
-    }
-
-    pub(crate) fn new(store: Arc<dyn Store>, subject: String) -> Ledger {
-        Ledger { store, subject }
-    }
-
     /// Records a step as an entry.
     pub(crate) async fn record(&self, actor: &str, step: &Step) -> Result<AuditEntry, StoreError> {
         let (action, detail) = step.parts();
@@ -106,38 +92,34 @@ impl Mirror {
         }
     }
 
-    /// Compares the log in the workspace with the entries.
-    pub(crate) fn of(handoff: &Folder, entries: &[AuditEntry]) -> Result<(Mirror, u64), FileError> {
-        let file = match handoff.open(TRANSITIONS) {
-            Ok(file) => Some(file),
-            Err(FileError::Missing) => None,
-            Err(error) => return Err(error),
-        };
-        let length = file.as_ref().map(|file| file.metadata()).transpose()?.map_or(0, |m| m.len());
-        let mut file: Box<dyn Read> = match file {
-            Some(file) => Box::new(BufReader::new(file)),
-            None => Box::new(io::empty()),
-        };
+    /// Compares the log in the workspace with the entries; gives also how many bytes of the next line are there.
+    pub(crate) fn of(
+        handoff: &Folder,
+        entries: &[AuditEntry],
+    ) -> Result<(Mirror, usize), FileError> {
+        let lines: Vec<String> = entries.iter().map(line).collect();
+        let length: usize = lines.iter().map(String::len).sum();
         let mut there = Vec::new();
-        for (index, entry) in entries.iter().enumerate() {
-            let line = line(entry);
-            there.clear();
-            file.by_ref().take(line.len() as u64).read_to_end(&mut there)?;
-            if there == line.as_bytes() {
-                continue;
-            }
-            let short = there.len() < line.len() && line.as_bytes().starts_with(&there);
-            let verdict = match short {
-                true => Mirror::Short { lines: index },
-                false => Mirror::Changed { line: index + 1 },
-            };
-            return Ok((verdict, length));
+        match handoff.open(TRANSITIONS) {
+            // A byte more than was written shows that there is more.
+            Ok(file) => _ = file.take(length as u64 + 1).read_to_end(&mut there)?,
+            Err(FileError::Missing) => {}
+            Err(error) => return Err(error),
         }
-        let verdict = match file.read(&mut [0])? {
-            0 => Mirror::Same,
-            _ => Mirror::Changed { line: entries.len() + 1 },
-        };
-        Ok((verdict, length))
+        let mut rest = there.as_slice();
+        for (index, line) in lines.iter().enumerate() {
+            rest = match rest.strip_prefix(line.as_bytes()) {
+                Some(rest) => rest,
+                None if line.as_bytes().starts_with(rest) => {
+                    return Ok((Mirror::Short { lines: index }, rest.len()));
+                }
+                None => return Ok((Mirror::Changed { line: index + 1 }, 0)),
+            };
+        }
+        match rest {
+            [] => Ok((Mirror::Same, 0)),
+            _ => Ok((Mirror::Changed { line: lines.len() + 1 }, 0)),
+        }
     }
 
     /// Adds what is missing at its end, and sets aside what is another's; gives what to write down about it.
@@ -152,11 +134,8 @@ impl Mirror {
                 handoff.rename(TRANSITIONS, &name)?;
                 Ok(Some(Step::LogSetAside { name }))
             }
-            (Mirror::Short { lines }, bytes) => {
-                let known: u64 =
-                    entries[..lines].iter().map(|entry| line(entry).len() as u64).sum();
+            (Mirror::Short { lines }, torn) => {
                 let rest: String = entries[lines..].iter().map(line).collect();
-                let torn = usize::try_from(bytes - known).unwrap_or(rest.len());
                 handoff.append(TRANSITIONS, &rest.as_bytes()[torn..])?;
                 let lines_added = entries.len() - lines;
                 Ok(Some(Step::LogCompleted { lines_there: lines, lines_added }))

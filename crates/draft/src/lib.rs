@@ -40,4 +40,4 @@ pub use state::{
     DraftState, Message, MessageKind, OpenDraft, Proposed, Stage, Step, Submission, message_id,
 };
 pub use sweep::{Cleared, Emptied};
-pub use view::{SubmissionView, meanwhile, sides};
+pub use view::{SubmissionView, meanwhile};

@@ -52,9 +52,6 @@ impl DraftService {
     }
 
     /// Rejects a waiting submission, on behalf of a reviewer.
-    ///
-    /// # Errors
-    /// When it does not wait any more.
     pub async fn reject(self: &Arc<Self>, by: &str, id: u64, why: &str) -> Result<(), DraftError> {
         let _right = self.reviewers_right(id)?;
         let mut transaction = self.begin().await?;
@@ -63,8 +60,8 @@ impl DraftService {
             "" => "a person rejected it".to_owned(),
             why => format!("a person rejected it: {}", shorten(why, 2000)),
         };
-        let mut reason = submission.reason(Effect::Reject, "person", message);
-        reason.what_to_do = "do what they say".to_owned();
+        let reason = submission.reason(Effect::Reject, "person", message);
+        let reason = reason.advise("do what they say");
         // An invalid contract does not keep a reviewer from rejecting.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
         // The reviewer's reason replaces the gate's doubts.
@@ -91,9 +88,6 @@ impl DraftService {
     }
 
     /// Switches the draft tools on or off; whether that changed anything.
-    ///
-    /// # Errors
-    /// When it cannot be recorded.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
         let changes = transaction.state().off == on;
@@ -114,13 +108,11 @@ impl Transaction {
     /// A submission that a reviewer can decide on.
     fn waiting(&self, id: u64) -> Result<Submission, DraftError> {
         let submission = self.submission(id)?;
-        match submission.stage.waits() {
-            true => Ok(submission.clone()),
-            false => {
-                let stage = submission.stage.name();
-                Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
-            }
+        if submission.stage.waits() {
+            return Ok(submission.clone());
         }
+        let stage = submission.stage.name();
+        Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
     }
 
     /// What an accepted draft replaces: the file that it was made from, or whatever is there now.

@@ -18,13 +18,13 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::ledger::{Known, Ledger, Mirror, TRANSITIONS};
-use crate::state::DraftState;
+use crate::state::{DraftState, Proposed};
 
 /// The actor of what the gate decides by itself.
 pub const GATE: &str = "gate";
 
 /// What a draft service is set up with.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// By the settings; a contract may tighten it.
     pub policy: Policy,
@@ -40,12 +40,6 @@ impl Default for Options {
     fn default() -> Options {
         let patience = Duration::from_secs(25);
         Options { policy: Policy::default(), git: GitSettings::default(), verifier: None, patience }
-    }
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
@@ -80,17 +74,15 @@ pub enum DraftError {
 
 impl From<DraftError> for Failure {
     fn from(error: DraftError) -> Failure {
-        let error = match error {
+        let kind = match error {
             DraftError::Store(error) => return error.into(),
-            error => error,
-        };
-        let kind = match &error {
-            DraftError::Store(_) | DraftError::Scanner(_) => FailureKind::Environment,
+            DraftError::Scanner(_) | DraftError::File { .. } | DraftError::Unfinished(_) => {
+                FailureKind::Environment
+            }
             DraftError::Refused(_) | DraftError::Wrong(_) | DraftError::Task(_) => {
                 FailureKind::Usage
             }
             DraftError::Contract(_) | DraftError::Pattern(_) => FailureKind::Settings,
-            DraftError::File { .. } | DraftError::Unfinished(_) => FailureKind::Environment,
             DraftError::Conflict(_) => FailureKind::Verdict,
         };
         Failure::from_error(kind, &error)
@@ -126,9 +118,6 @@ pub struct DraftService {
 
 impl DraftService {
     /// Opens the draft service of a workspace; what is kept outside it is kept in `state`.
-    ///
-    /// # Errors
-    /// When there is no such folder.
     pub fn open(
         workspace: &Path,
         state: &Path,
@@ -138,13 +127,14 @@ impl DraftService {
         let shown = workspace.display().to_string();
         let workspace =
             Workspace::open(workspace).map_err(|error| file(&shown)(FileError::Io(error)))?;
-        let folder_path = state.join(name_of(workspace.path()));
+        let hash = Fingerprint::of(workspace.path().as_os_str().as_encoded_bytes()).to_string();
+        let folder_path = state.join(&hash[..16]);
         let shown = || file(folder_path.display().to_string());
         let folder = Folder::at(&folder_path).map_err(shown())?;
         let copies = folder.folder("copies").map_err(shown())?;
         let subject = workspace.path().to_string_lossy().into_owned();
         Ok(Arc::new(DraftService {
-            ledger: Ledger::new(store, subject),
+            ledger: Ledger { store, subject },
             copies: Copies::new(copies),
             deciding: TaskTracker::new(),
             folder: Arc::new(folder),
@@ -162,7 +152,7 @@ impl DraftService {
 
     /// What its entries in the log of all workspaces are about.
     pub fn subject(&self) -> &str {
-        self.ledger.subject()
+        &self.ledger.subject
     }
 
     pub fn workspace(&self) -> &Path {
@@ -170,9 +160,6 @@ impl DraftService {
     }
 
     /// The current state, read without the lock.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn state(&self) -> Result<DraftState, DraftError> {
         let mut known = self.known.lock().await;
         known.catch_up(&self.ledger).await?;
@@ -180,20 +167,14 @@ impl DraftService {
     }
 
     /// All entries about this workspace.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn entries(&self) -> Result<Vec<AuditEntry>, DraftError> {
         Ok(self.ledger.entries(0).await?)
     }
 
     /// Compares the log in the workspace with the store.
-    ///
-    /// # Errors
-    /// When either cannot be read.
     pub async fn compare_logs(&self) -> Result<Mirror, DraftError> {
         let entries = self.ledger.entries(0).await?;
-        let handoff = match Folder::existing_handoff(&self.workspace) {
+        let handoff = match self.workspace.root().existing(HANDOFF) {
             Err(FileError::Missing) if entries.is_empty() => return Ok(Mirror::Same),
             Err(FileError::Missing) => return Ok(Mirror::Short { lines: 0 }),
             found => found.map_err(file(HANDOFF))?,
@@ -202,11 +183,8 @@ impl DraftService {
     }
 
     /// The contract that is in force, if there is one.
-    ///
-    /// # Errors
-    /// When it is not right.
     pub fn contract(&self) -> Result<Option<Contract>, DraftError> {
-        match Folder::existing_handoff(&self.workspace) {
+        match self.workspace.root().existing(HANDOFF) {
             Ok(handoff) => Ok(Contract::read(&handoff)?),
             Err(FileError::Missing) => Ok(None),
             Err(error) => Err(file(HANDOFF)(error)),
@@ -214,9 +192,6 @@ impl DraftService {
     }
 
     /// What was kept of a file's content.
-    ///
-    /// # Errors
-    /// When it is not there any more.
     pub fn copy(&self, hash: Fingerprint) -> Result<Vec<u8>, DraftError> {
         self.copies.get(hash).map_err(|error| match error {
             FileError::Missing => {
@@ -226,15 +201,17 @@ impl DraftService {
         })
     }
 
+    /// What was kept of a file before a change; empty for a new file.
+    pub(crate) fn base(&self, before: Option<Fingerprint>) -> Result<Vec<u8>, DraftError> {
+        before.map_or(Ok(Vec::new()), |hash| self.copy(hash))
+    }
+
     /// Keeps a copy of a file's content.
     pub(crate) fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, DraftError> {
         self.copies.keep(bytes).map_err(file("copies"))
     }
 
     /// What is in the workspace now under a path; `None` if nothing is.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn current(&self, path: &str) -> Result<Option<Vec<u8>>, DraftError> {
         let inside = self.workspace.inside(path).map_err(wrong)?;
         let found = self.workspace.find(&inside, u64::MAX - 1).map_err(file(path))?;
@@ -242,32 +219,29 @@ impl DraftService {
     }
 
     /// A draft as it is now.
-    ///
-    /// # Errors
-    /// When it is not there.
     pub fn draft(&self, name: &str) -> Result<Vec<u8>, DraftError> {
         let read =
-            || Folder::existing_handoff(&self.workspace)?.existing(DRAFTS)?.read(name, 1 << 30);
+            || self.workspace.root().existing(HANDOFF)?.existing(DRAFTS)?.read(name, 1 << 30);
         read().map_err(file(name))
     }
 
     /// A submission as one unified diff.
-    ///
-    /// # Errors
-    /// When there is no such submission, or its copies are not kept any more.
     pub async fn patch(&self, id: u64) -> Result<String, DraftError> {
         let state = self.state().await?;
         let submission = state.submissions.get(&id);
         let unknown = || wrong(format!("no submission {id} in this workspace"));
-        let mut patch = String::new();
-        for file in &submission.ok_or_else(unknown)?.files {
-            let before = file.before.map(|hash| self.copy(hash)).transpose()?.unwrap_or_default();
-            let after = self.copy(file.after)?;
-            let (before, after) =
-                (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
-            patch.push_str(&Diff::unified(&file.path, &before, &after));
-        }
-        Ok(patch)
+        let files = &submission.ok_or_else(unknown)?.files;
+        let diff = |file: &Proposed| {
+            let (base, draft) = self.sides(file)?;
+            Ok(Diff::unified(&file.path, &base, &draft))
+        };
+        files.iter().map(diff).collect()
+    }
+
+    /// A file as it was and as it is to be.
+    pub fn sides(&self, file: &Proposed) -> Result<(String, String), DraftError> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok((text(self.base(file.before)?), text(self.copy(file.after)?)))
     }
 
     /// A lock of this workspace; `None` while another holder has it.
@@ -285,10 +259,4 @@ impl DraftService {
         let lost = || wrong("the wait for a lock was given up");
         waited.map_err(|_| lost())?.map_err(file("lock"))?.ok_or_else(lost)
     }
-}
-
-/// What a workspace's own folder is called.
-fn name_of(workspace: &Path) -> PathBuf {
-    let hash = Fingerprint::of(workspace.as_os_str().as_encoded_bytes()).to_string();
-    PathBuf::from(&hash[..16])
 }

@@ -66,5 +66,5 @@ pub fn desk(
 
 /// The verifier that runs the project's own tests in a sandbox.
 pub fn verifier(sandboxes: &Sandboxes) -> Arc<dyn Verifier> {
-    Arc::new(InSandbox::new(sandboxes))
+    Arc::new(InSandbox { sandboxes: sandboxes.clone() })
 }

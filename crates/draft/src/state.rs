@@ -9,6 +9,7 @@ use assize_workspace::Replacing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 /// One thing that happened. What it is called and what it carries stand in the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -102,8 +103,7 @@ impl Step {
         (action, value["detail"].take())
     }
 
-    /// # Errors
-    /// When an entry is none of ours.
+    /// The step that an entry records.
     pub fn of(entry: &AuditEntry) -> Result<Step, serde_json::Error> {
         serde_json::from_value(json!({"action": entry.action, "detail": entry.detail}))
     }
@@ -124,9 +124,10 @@ pub struct OpenDraft {
 }
 
 /// How a submission stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr, VariantArray)]
 #[schemars(rename = "SubmissionStage")]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Stage {
     /// Nobody has decided yet.
     Submitted,
@@ -146,26 +147,10 @@ impl Stage {
         matches!(self, Stage::Submitted | Stage::Escalated)
     }
 
-    pub const ALL: [Stage; 7] = [
-        Stage::Submitted,
-        Stage::Escalated,
-        Stage::Accepting,
-        Stage::Accepted,
-        Stage::Rejected,
-        Stage::Undoing,
-        Stage::Undone,
-    ];
+    pub const ALL: &'static [Stage] = Stage::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            Stage::Submitted => "submitted",
-            Stage::Escalated => "escalated",
-            Stage::Accepting => "accepting",
-            Stage::Accepted => "accepted",
-            Stage::Rejected => "rejected",
-            Stage::Undoing => "undoing",
-            Stage::Undone => "undone",
-        }
+        self.into()
     }
 }
 
@@ -295,15 +280,21 @@ impl DraftState {
         self.last = entry.id;
         self.entries += 1;
         let Ok(step) = Step::of(entry) else { return };
-        match &step {
+        let message = MessageKind::of(&step);
+        // The submission whose worker is still to be told.
+        let untold = match step {
+            Step::Applied { submission, told: false }
+            | Step::Decided { submission, told: false, .. }
+            | Step::Undone { submission } => Some(submission),
+            _ => None,
+        };
+        match step {
             Step::Requested { task, path, draft, before, .. } => {
-                let (name, task, path) = (draft.clone(), task.clone(), path.clone());
-                let before = *before;
-                let open =
-                    OpenDraft { name, task, path, before, since: entry.at, submission: None };
-                self.drafts.insert(draft.clone(), open);
+                let (name, since) = (draft.clone(), entry.at);
+                let open = OpenDraft { name, task, path, before, since, submission: None };
+                self.drafts.insert(draft, open);
             }
-            Step::Submitted { key: Some(key), .. } if self.submission_with_key(key).is_some() => {}
+            Step::Submitted { key: Some(key), .. } if self.submission_with_key(&key).is_some() => {}
             Step::Submitted { task, summary, files, policy, key } => {
                 let id = self.last_submission() + 1;
                 for name in files.iter().filter_map(|file| file.draft.as_ref()) {
@@ -316,12 +307,12 @@ impl DraftState {
                     entry: entry.id,
                     at: entry.at,
                     settled: entry.at,
-                    key: key.clone(),
-                    task: task.clone(),
-                    summary: summary.clone(),
+                    key,
+                    task,
+                    summary,
                     worker: entry.actor.clone(),
-                    files: files.clone(),
-                    policy: *policy,
+                    files,
+                    policy,
                     stage: Stage::Submitted,
                     by: None,
                     reasons: Vec::new(),
@@ -331,29 +322,29 @@ impl DraftState {
                 };
                 self.submissions.insert(id, submission);
             }
-            Step::Decided { submission, verdict, reasons, files, verified, .. } => {
+            Step::Decided { submission: id, verdict, reasons, files, verified, .. } => {
                 let stage = match verdict {
                     Verdict::Accepted => Stage::Accepting,
                     Verdict::Rejected => Stage::Rejected,
                     Verdict::Escalated => Stage::Escalated,
                 };
-                if let Some(submission) = self.moved(*submission, entry, stage) {
+                if let Some(submission) = self.moved(id, entry, stage) {
                     submission.by = Some(entry.actor.clone());
-                    submission.reasons.clone_from(reasons);
-                    submission.verified.clone_from(verified);
-                    submission.replaced.clone_from(files);
+                    submission.reasons = reasons;
+                    submission.verified = verified;
+                    submission.replaced = files;
                 }
-                if *verdict == Verdict::Rejected {
-                    self.close_drafts(*submission);
+                if verdict == Verdict::Rejected {
+                    self.close_drafts(id);
                 }
             }
             Step::Applied { submission, .. } => {
-                self.moved(*submission, entry, Stage::Accepted);
-                self.close_drafts(*submission);
+                self.moved(submission, entry, Stage::Accepted);
+                self.close_drafts(submission);
             }
             Step::NotApplied { submission, .. } => {
                 // Nothing came of it: it stands as long as before.
-                if let Some(submission) = self.submissions.get_mut(submission) {
+                if let Some(submission) = self.submissions.get_mut(&submission) {
                     submission.stage = match submission.stage {
                         Stage::Undoing => Stage::Accepted,
                         _ => Stage::Escalated,
@@ -361,31 +352,33 @@ impl DraftState {
                 }
             }
             Step::Undoing { submission, .. } => {
-                if let Some(submission) = self.submissions.get_mut(submission) {
+                if let Some(submission) = self.submissions.get_mut(&submission) {
                     submission.stage = Stage::Undoing;
                 }
             }
             Step::Undone { submission } => {
-                if let Some(submission) = self.moved(*submission, entry, Stage::Undone) {
+                if let Some(submission) = self.moved(submission, entry, Stage::Undone) {
                     submission.by = Some(entry.actor.clone());
                 }
             }
             Step::Refused { .. } => self.refused += 1,
             Step::Told { task, up_to } => {
-                self.pending.retain(|id, message| *id > *up_to || message.task_id != *task);
+                self.pending.retain(|id, message| *id > up_to || message.task_id != task);
             }
             Step::Switched { on } => self.off = !on,
-            Step::Expired { draft, .. } => drop(self.drafts.remove(draft)),
+            Step::Expired { draft, .. } => drop(self.drafts.remove(&draft)),
             Step::Swept { submissions, .. } => {
                 for id in submissions {
-                    if let Some(submission) = self.submissions.get_mut(id) {
+                    if let Some(submission) = self.submissions.get_mut(&id) {
                         submission.swept = true;
                     }
                 }
             }
             Step::LogCompleted { .. } | Step::LogSetAside { .. } => {}
         }
-        self.keep_message(entry, &step);
+        if let (Some(kind), Some(id)) = (message, untold) {
+            self.keep_message(entry, kind, id);
+        }
     }
 
     fn moved(&mut self, id: u64, entry: &AuditEntry, stage: Stage) -> Option<&mut Submission> {
@@ -399,25 +392,14 @@ impl DraftState {
     }
 
     /// Keeps what a worker is still to be told.
-    fn keep_message(&mut self, entry: &AuditEntry, step: &Step) {
-        let (id, told) = match step {
-            Step::Applied { submission, told } | Step::Decided { submission, told, .. } => {
-                (submission, *told)
-            }
-            Step::Undone { submission } => (submission, false),
-            _ => return,
-        };
-        let (Some(submission), Some(kind), false) =
-            (self.submissions.get(id), MessageKind::of(step), told)
-        else {
-            return;
-        };
+    fn keep_message(&mut self, entry: &AuditEntry, kind: MessageKind, id: u64) {
+        let Some(submission) = self.submissions.get(&id) else { return };
         let undone = kind == MessageKind::DraftUndone;
         let message = Message {
             message_id: message_id(entry.id),
             kind,
             task_id: submission.task.clone(),
-            submission: *id,
+            submission: id,
             reasons: if undone { Vec::new() } else { submission.reasons.clone() },
             verified: submission.verified.clone().filter(|_| !undone),
         };
@@ -445,10 +427,5 @@ impl DraftState {
             Some(entry) => self.submission_of_entry(entry.parse().ok()?),
             None => self.submissions.get(&text.parse().ok()?),
         }
-    }
-
-    /// The open draft of a file in a task.
-    pub fn draft_of(&self, task: &TaskId, path: &str) -> Option<&OpenDraft> {
-        self.drafts.values().find(|draft| draft.task == *task && draft.path == path)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_gate::{Effect, TaskId, Verdict};
+use assize_gate::{Effect, Verdict};
 use assize_types::Fingerprint;
 use assize_workspace::DRAFTS;
 use schemars::JsonSchema;
@@ -25,9 +25,6 @@ pub struct Cleared {
 
 impl DraftService {
     /// Puts away what has been settled, or lain about, for longer than it is kept.
-    ///
-    /// # Errors
-    /// When something cannot be put away.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,
@@ -37,15 +34,15 @@ impl DraftService {
         let mut transaction = self.begin().await?;
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let old = |at: u64| at.saturating_add(keep) <= now;
-        let abandoned = transaction.abandoned(&old)?;
+        let abandoned = transaction.abandoned(&old);
         let settled = |s: &&Submission| {
             let settled = matches!(s.stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
             !s.swept && settled && old(s.settled)
         };
         let submissions: Vec<u64> =
             transaction.state().submissions.values().filter(settled).map(|s| s.id).collect();
-        for (draft, task) in &abandoned {
-            transaction.expire(by, draft, task).await?;
+        for draft in &abandoned {
+            transaction.expire(by, draft).await?;
         }
         let copies =
             self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies"))?;
@@ -96,8 +93,8 @@ impl DraftService {
             transaction.settle(by, submission, decision).await?;
         }
         let open: Vec<OpenDraft> = transaction.state().drafts.values().cloned().collect();
-        for OpenDraft { name, task, .. } in &open {
-            transaction.expire(by, name, task).await?;
+        for draft in &open {
+            transaction.expire(by, draft).await?;
         }
         transaction.drafts.discard_unfinished().map_err(file(DRAFTS))?;
         let (mut files, mut left) = (0, Vec::new());
@@ -113,23 +110,19 @@ impl DraftService {
 
 impl Transaction {
     /// Deletes a draft that was never submitted.
-    async fn expire(&mut self, by: &str, draft: &str, task: &TaskId) -> Result<(), DraftError> {
-        let step = Step::Expired { draft: draft.to_owned(), task: task.clone() };
-        self.record(by, step).await?;
-        self.drafts.remove(draft).map_err(file(draft))
+    async fn expire(&mut self, by: &str, draft: &OpenDraft) -> Result<(), DraftError> {
+        let OpenDraft { name, task, .. } = draft;
+        self.record(by, Step::Expired { draft: name.clone(), task: task.clone() }).await?;
+        self.drafts.remove(name).map_err(file(name))
     }
 
     /// Open drafts that nobody has written to for long.
-    fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Result<Vec<(String, TaskId)>, DraftError> {
-        let mut abandoned = Vec::new();
-        let idle = |draft: &&OpenDraft| draft.submission.is_none() && old(draft.since);
-        for draft in self.state().drafts.values().filter(idle) {
-            let written = self.drafts.stat(&draft.name).ok().flatten();
-            if written.is_none_or(|(_, at)| old(at)) {
-                abandoned.push((draft.name.clone(), draft.task.clone()));
-            }
-        }
-        Ok(abandoned)
+    fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
+        let idle = |draft: &&OpenDraft| {
+            let written = || self.drafts.stat(&draft.name).ok().flatten();
+            draft.submission.is_none() && old(draft.since) && written().is_none_or(|w| old(w.1))
+        };
+        self.state().drafts.values().filter(idle).cloned().collect()
     }
 
     /// Copies that something still needs, once these submissions are put away.
@@ -138,9 +131,7 @@ impl Transaction {
         let needs = |s: &Submission| {
             let proposed = s.files.iter().flat_map(|f| [f.before, Some(f.after)]);
             let replaced = s.replaced.iter().flat_map(|f| [f.before, f.after]);
-            let needed: Vec<Fingerprint> =
-                proposed.chain(replaced).flatten().chain([s.policy]).collect();
-            needed
+            proposed.chain(replaced).flatten().chain([s.policy]).collect::<Vec<_>>()
         };
         submissions
             .filter(|s| !s.swept && !swept.contains(&s.id))

@@ -16,9 +16,6 @@ use crate::ledger::{self, Known, Mirror, TRANSITIONS};
 use crate::service::{DraftError, DraftService, GATE, file, wrong};
 use crate::state::{DraftState, Message, Step, Submission};
 
-const OFF: &str =
-    "the draft tools are switched off in this workspace; stop, and tell the person you work for";
-
 /// A workspace with its lock.
 #[derive(Debug)]
 pub(crate) struct Transaction {
@@ -41,7 +38,7 @@ impl Transaction {
         tracing::trace!(target: "assize_draft::lock", workspace = service.subject());
         let from_start = known.state.last == 0;
         let entries = known.catch_up(&service.ledger).await?;
-        let handoff = Folder::handoff(&service.workspace).map_err(file(HANDOFF))?;
+        let handoff = service.workspace.root().folder(HANDOFF).map_err(file(HANDOFF))?;
         let drafts = handoff.folder(DRAFTS).map_err(file(format!("{HANDOFF}/{DRAFTS}")))?;
         let service = Arc::clone(service);
         let mut transaction = Transaction { _lock: lock, service, known, handoff, drafts };
@@ -114,10 +111,6 @@ impl Transaction {
     pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DraftError> {
         let found = self.state().submissions.get(&id);
         found.ok_or_else(|| wrong(format!("there is no submission {id} here")))
-    }
-
-    pub(crate) fn refuse_if_off(&self) -> Result<(), DraftError> {
-        if self.state().off { Err(wrong(OFF)) } else { Ok(()) }
     }
 
     /// Refuses a path: logs it as a security event and records it in the audit log.

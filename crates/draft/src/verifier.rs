@@ -32,9 +32,9 @@ const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/worksp
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
 /// Runs commands in the sandbox that the settings ask for.
+#[derive(Debug)]
 pub(crate) struct InSandbox {
-    sandboxes: Sandboxes,
-    wanted: Wanted,
+    pub(crate) sandboxes: Sandboxes,
 }
 
 /// The virtual environment of a verification.
@@ -54,11 +54,6 @@ struct Made {
 }
 
 impl InSandbox {
-    pub(crate) fn new(sandboxes: &Sandboxes) -> InSandbox {
-        let wanted = *sandboxes.settings.sandbox.isolation;
-        InSandbox { sandboxes: sandboxes.clone(), wanted }
-    }
-
     /// The virtual environment that is named, or the active one as far as it can be used.
     fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, NotVerified> {
         if let Some(named) = named {
@@ -111,7 +106,8 @@ impl InSandbox {
     /// interpreter; the others see its packages.
     async fn make(&self, mut spec: Spec, python: Option<&Python>) -> Result<Made, NotVerified> {
         let failed = |failure: Failure| NotVerified(failure.message().to_owned());
-        let jail_first = match self.wanted {
+        let wanted = *self.sandboxes.settings.sandbox.isolation;
+        let jail_first = match wanted {
             Wanted::Auto => true,
             Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => isolation == Isolation::Jail,
         };
@@ -122,7 +118,7 @@ impl InSandbox {
             match manager.make(spec.clone()).await {
                 Ok(sandbox) => return Ok(Made { _manager: manager, sandbox, packages: None }),
                 Err(SandboxError::Unavailable { .. })
-                    if self.wanted != Wanted::Exactly(Isolation::Jail) => {}
+                    if wanted != Wanted::Exactly(Isolation::Jail) => {}
                 Err(error) => return Err(failed(error.into())),
             }
         }
@@ -145,7 +141,6 @@ fn layer(folder: &Path) -> Result<Layer, NotVerified> {
 impl Verifier for InSandbox {
     async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified> {
         let Job { how, python, copy, .. } = job;
-        let failed = |error: &dyn std::fmt::Display| NotVerified(error.to_string());
         let workspace = layer(copy)?;
         let python = self.python(python)?;
         let others: Vec<Layer> =
@@ -199,7 +194,7 @@ impl Verifier for InSandbox {
         };
         let ran = ran.await;
         sandbox.end().await;
-        let (finished, report) = ran.map_err(|error| failed(&error))?;
+        let (finished, report) = ran.map_err(|error| NotVerified(error.to_string()))?;
         let outcome = &finished.outcome;
         if outcome.exit_code.is_some_and(|code| NOT_THERE.contains(&code)) {
             let output = String::from_utf8_lossy(&finished.stdout);
@@ -209,15 +204,13 @@ impl Verifier for InSandbox {
                 how.command
             )));
         }
-        let told = match outcome {
-            outcome if outcome.success() => "passed".to_owned(),
-            outcome if outcome.timed_out => format!("took longer than {} s", how.seconds),
-            outcome if outcome.out_of_memory => format!("needed more than {} MB", how.memory_mb),
-            outcome => match (outcome.exit_code, outcome.signal) {
-                (Some(code), _) => format!("exit code {code}"),
-                (None, Some(signal)) => format!("ended by signal {signal}"),
-                (None, None) => "did not end well".to_owned(),
-            },
+        let told = match (outcome.exit_code, outcome.signal) {
+            _ if outcome.success() => "passed".to_owned(),
+            _ if outcome.timed_out => format!("took longer than {} s", how.seconds),
+            _ if outcome.out_of_memory => format!("needed more than {} MB", how.memory_mb),
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("ended by signal {signal}"),
+            (None, None) => "did not end well".to_owned(),
         };
         Ok(Ran {
             passed: outcome.success(),

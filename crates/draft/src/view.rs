@@ -7,23 +7,12 @@ use serde::Serialize;
 use crate::service::DraftService;
 use crate::state::{Proposed, Stage, Submission};
 
-/// A file as it was and as it is to be; `None` where it is not kept any more.
-pub fn sides(desk: &DraftService, file: &Proposed) -> Option<(String, String)> {
-    let base = match file.before {
-        Some(hash) => desk.copy(hash).ok()?,
-        None => Vec::new(),
-    };
-    let draft = desk.copy(file.after).ok()?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Some((text(base), text(draft)))
-}
-
 /// What has become of a file since its draft was asked for, if that waits and anything has.
 pub fn meanwhile(desk: &DraftService, submission: &Submission, file: &Proposed) -> Option<String> {
     if submission.stage != Stage::Escalated {
         return None;
     }
-    let base = sides(desk, file)?.0;
+    let base = desk.sides(file).ok()?.0;
     let now = desk.current(&file.path).ok()?.unwrap_or_default();
     let now = String::from_utf8_lossy(&now);
     (now != base).then(|| Diff::unified(&file.path, &base, &now))
@@ -50,11 +39,14 @@ struct FileDiff {
 impl SubmissionView {
     /// Compares each file of a submission.
     pub fn new(desk: &DraftService, submission: Submission) -> SubmissionView {
-        let diffs = submission.files.iter().map(|file| FileDiff {
-            path: file.path.clone(),
-            diff: sides(desk, file).map(|(base, draft)| Diff::unified(&file.path, &base, &draft)),
-            changed_meanwhile: meanwhile(desk, &submission, file),
-        });
-        SubmissionView { diffs: diffs.collect(), submission }
+        let diff = |file: &Proposed| {
+            let sides = desk.sides(file).ok();
+            FileDiff {
+                path: file.path.clone(),
+                diff: sides.map(|(base, draft)| Diff::unified(&file.path, &base, &draft)),
+                changed_meanwhile: meanwhile(desk, &submission, file),
+            }
+        };
+        SubmissionView { diffs: submission.files.iter().map(diff).collect(), submission }
     }
 }

@@ -1,6 +1,6 @@
 //! Which files and task ids a worker may name, and what it may see of a file.
 
-use assize_gate::secrets::{Secret, SecretScanner};
+use assize_gate::secrets::SecretScanner;
 use assize_gate::{FileKind, Places, Policy, TaskId};
 use assize_workspace::{FileError, Inside, Original};
 
@@ -121,7 +121,11 @@ impl Transaction {
                 "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
             )));
         }
-        if let Some((line, secret)) = secret_in(path, &original.bytes)?
+        let text = String::from_utf8_lossy(&original.bytes);
+        let found = SecretScanner::get()?.in_text(&text, FileKind::of(&path.to_string()), |_| true);
+        // A line whose comment lets a secret stay was confirmed by a reviewer.
+        let mut found = found.into_iter().filter(|(_, secret)| !secret.allowed);
+        if let Some((line, secret)) = found.next()
             && !places.is_readable(path)
         {
             return Err(DraftError::Refused(format!(
@@ -131,13 +135,4 @@ impl Transaction {
         }
         Ok(Some(original))
     }
-}
-
-/// The first secret in a file, with its line. A line whose comment lets a secret stay was confirmed by a reviewer.
-fn secret_in(path: &Inside, bytes: &[u8]) -> Result<Option<(usize, Secret)>, DraftError> {
-    let scanner = SecretScanner::get()?;
-    let kind = FileKind::of(&path.to_string());
-    let text = String::from_utf8_lossy(bytes);
-    let found = scanner.in_text(&text, kind, |_| true).into_iter();
-    Ok(found.filter(|(_, secret)| !secret.allowed).min_by_key(|(line, _)| *line))
 }

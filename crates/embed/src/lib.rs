@@ -8,9 +8,6 @@ use std::{env, fs};
 
 /// Builds a package of this workspace with the profile `guest`, and puts its program into `OUT_DIR` under
 /// its own name, to be taken by `include_bytes!`. What is printed is for cargo.
-///
-/// # Errors
-/// When it cannot be built.
 #[expect(clippy::print_stdout, reason = "that is how a build script talks to cargo")]
 pub fn embed(package: &str) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -14,7 +14,7 @@ use crate::hardcoded::{HardCoded, PathScanner};
 use crate::pattern::BadPattern;
 use crate::places::Places;
 use crate::policy::Policy;
-use crate::reason::{Effect, Reason, WAIT};
+use crate::reason::{Effect, Reason};
 use crate::secrets::{Secret, SecretScanner};
 use crate::{hidden_text, runs_on_build};
 
@@ -60,81 +60,63 @@ pub const DRAFT_MODE: u32 = 0o600;
 /// Of each kind of finding in a file, so many are told.
 const MOST_OF_A_KIND: usize = 20;
 
-/// The scanners of added lines. Without all of their patterns there is no gate.
-#[derive(Debug, Clone, Copy)]
-pub struct Scanners {
-    secrets: &'static SecretScanner,
-    paths: &'static PathScanner,
-}
-
-impl Scanners {
-    /// # Errors
-    /// When a pattern of theirs does not compile.
-    pub fn get() -> Result<Scanners, BadPattern> {
-        Ok(Scanners { secrets: SecretScanner::get()?, paths: PathScanner::get()? })
-    }
+/// A reason for which a reviewer decides.
+fn escalate(path: &Inside, rule: &str, message: impl Into<String>) -> Reason {
+    Reason::of_file(&path.to_string(), Effect::Escalate, rule, message)
 }
 
 /// All that speaks against a change, in the order of the checks.
-pub fn check(change: &Change, policy: &Policy, places: &Places, scanners: Scanners) -> Vec<Reason> {
+pub fn check(change: &Change, policy: &Policy, places: &Places) -> Result<Vec<Reason>, BadPattern> {
     let path = &change.path;
-    let about = |effect, rule: &str| Reason::about(path, effect, rule);
     let mut reasons = Vec::new();
     if places.is_hidden(path) || !places.is_allowed(path) {
-        let reason = about(Effect::Reject, "path/not-allowed");
-        reasons.push(reason.saying("this file may not be drafted", "leave it alone"));
+        let (rule, message) = ("path/not-allowed", "this file may not be drafted");
+        let reason = Reason::of_file(&path.to_string(), Effect::Reject, rule, message);
+        reasons.push(reason.advise("leave it alone"));
     }
     let (base, draft) = (change.base.as_deref().unwrap_or_default(), &*change.draft);
     let is_binary = |bytes: &[u8]| bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
     let binary = is_binary(base) || is_binary(draft);
-    let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(draft));
     let text = String::from_utf8_lossy(draft);
-    reasons.extend(secrets_in(path, &diff, &text, scanners.secrets));
-    reasons.extend(paths_in(path, &diff, scanners.paths));
+    let diff = Diff::between(&String::from_utf8_lossy(base), &text);
+    reasons.extend(secrets_in(path, &diff, &text)?);
+    reasons.extend(paths_in(path, &diff)?);
     if diff.deletion_ratio() > policy.max_deletion {
-        let reason = about(Effect::Escalate, "deletion");
-        reasons.push(reason.saying(
-            format!(
-                "{} of {} lines are removed or replaced ({:.1} %, at most {:.1} %)",
-                diff.lost,
-                diff.original,
-                diff.deletion_ratio() * 100.0,
-                policy.max_deletion * 100.0
-            ),
-            WAIT,
-        ));
+        let message = format!(
+            "{} of {} lines are removed or replaced ({:.1} %, at most {:.1} %)",
+            diff.lost,
+            diff.original,
+            diff.deletion_ratio() * 100.0,
+            policy.max_deletion * 100.0
+        );
+        reasons.push(escalate(path, "deletion", message));
     }
     if diff.lines() > policy.max_lines {
-        let reason = about(Effect::Escalate, "scope/lines");
         let (lines, most) = (diff.lines(), policy.max_lines);
         let message = format!("{lines} lines are added or removed, and {most} may be");
-        reasons.push(reason.saying(message, WAIT));
+        reasons.push(escalate(path, "scope/lines", message));
     }
     reasons.extend(runs_by_itself(change, places));
     if change.draft_mode & 0o7777 != DRAFT_MODE {
-        let reason = about(Effect::Escalate, "mode");
         let message = format!("the draft's permissions were changed to {:o}", change.draft_mode);
-        reasons.push(reason.saying(message, WAIT));
+        reasons.push(escalate(path, "mode", message));
     }
     if binary {
-        let reason = about(Effect::Escalate, "binary");
-        reasons.push(reason.saying("it is not text", WAIT));
+        reasons.push(escalate(path, "binary", "it is not text"));
     }
     if change.base.is_none() && path.parts().iter().any(|part| is_odd(part)) {
-        let reason = about(Effect::Escalate, "look-alike");
         let message = "the new name has letters or signs that can be taken for something else";
-        reasons.push(reason.saying(message, WAIT));
+        reasons.push(escalate(path, "look-alike", message));
     }
     if !binary {
         reasons.extend(hidden_text(path, &diff));
     }
     if let Some(twin) = &change.twin {
-        let reason = about(Effect::Escalate, "look-alike");
         let message = format!("on some disks it is the same file as `{twin}`");
-        reasons.push(reason.saying(message, WAIT));
+        reasons.push(escalate(path, "look-alike", message));
     }
     reasons.extend(conflict(change));
-    reasons
+    Ok(reasons)
 }
 
 /// Whether a name can be taken for another, or for something that a shell obeys.
@@ -146,27 +128,24 @@ fn is_odd(name: &str) -> bool {
 /// That the file is run, built or obeyed without being asked, or that no `git diff` shows the change.
 fn runs_by_itself(change: &Change, places: &Places) -> Vec<Reason> {
     let path = &change.path;
-    let about = |rule: &str, message: String| {
-        Reason::about(path, Effect::Escalate, rule).saying(message, WAIT)
-    };
     let mut reasons = Vec::new();
     if let Some(tool) = places.protected_by(path) {
-        reasons.push(about("protected", format!("this file is protected ({tool})")));
+        reasons.push(escalate(path, "protected", format!("this file is protected ({tool})")));
     } else if let Some(runs) = places.runs_on_build(path) {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let base = text(change.base.as_deref().unwrap_or_default());
-        if let Some(changed) = runs_on_build::change(runs, &base, &text(&change.draft)) {
-            let reason = about("runs-on-build", changed.message);
+        let base = String::from_utf8_lossy(change.base.as_deref().unwrap_or_default());
+        let draft = String::from_utf8_lossy(&change.draft);
+        if let Some(changed) = runs_on_build::change(runs, &base, &draft) {
+            let reason = escalate(path, "runs-on-build", changed.message);
             reasons.push(Reason { line: changed.line, ..reason });
         }
     }
     if let Some(list) = &change.ignored_by {
         let message = format!("git ignores this file (`{list}`), so no diff shows the change");
-        reasons.push(about("git-ignored", message));
+        reasons.push(escalate(path, "git-ignored", message));
     }
     if change.mode.is_some_and(|mode| mode & 0o111 != 0) && !places.is_source(path) {
-        let message = "this file is executable and in no folder of source code".to_owned();
-        reasons.push(about("executable", message));
+        let message = "this file is executable and in no folder of source code";
+        reasons.push(escalate(path, "executable", message));
     }
     reasons
 }
@@ -186,8 +165,7 @@ fn hidden_text(path: &Inside, diff: &Diff) -> Vec<Reason> {
             *count += 1;
             if *count <= MOST_HIDDEN {
                 let message = format!("column {}: {}", found.column, found.message);
-                let reason = Reason::about(path, Effect::Escalate, found.rule);
-                reasons.push(reason.at(*number).saying(message, WAIT));
+                reasons.push(escalate(path, found.rule, message).at(*number));
             }
         }
     }
@@ -201,62 +179,66 @@ fn hidden_text(path: &Inside, diff: &Diff) -> Vec<Reason> {
 
 /// That the original is no longer what the draft was made from.
 fn conflict(change: &Change) -> Option<Reason> {
-    let about = |rule: &str, message: &str| {
-        Reason::about(&change.path, Effect::Escalate, rule).saying(message, WAIT)
-    };
-    match (&change.now, change.base.as_ref().map(Fingerprint::of)) {
-        (Err(FileError::Link), _) => Some(about("symlink", "the file is a link now")),
-        (Err(error), _) => Some(about("conflict", &format!("the file cannot be read: {error}"))),
-        (Ok(now), base) if *now == base => None,
-        (Ok(Some(_)), None) => Some(about("conflict", "a file of that name has come meanwhile")),
-        (Ok(None), _) => Some(about("conflict", "the file has gone meanwhile")),
+    let (rule, message) = match (&change.now, change.base.as_ref().map(Fingerprint::of)) {
+        (Ok(now), base) if *now == base => return None,
+        (Err(FileError::Link), _) => ("symlink", "the file is a link now".to_owned()),
+        (Err(error), _) => ("conflict", format!("the file cannot be read: {error}")),
+        (Ok(None), _) => ("conflict", "the file has gone meanwhile".to_owned()),
+        (Ok(Some(_)), None) => ("conflict", "a file of that name has come meanwhile".to_owned()),
         (Ok(Some(_)), Some(_)) => {
-            Some(about("conflict", "the file has changed since the draft was asked for"))
+            ("conflict", "the file has changed since the draft was asked for".to_owned())
         }
-    }
+    };
+    Some(escalate(&change.path, rule, message))
 }
 
-/// Of a line with a comment that allows what is in it.
-const MAY_STAY: &str = "a comment in the line says that it may stay";
+/// What a scanner found in a line: a reviewer decides on it, or it is sent back with what to do. A comment that lets it
+/// stay was written by the worker as well as the line, so a reviewer confirms it.
+fn finding(
+    path: &Inside,
+    (number, rule): (usize, String),
+    message: String,
+    allowed: bool,
+    what_to_do: Option<&str>,
+) -> Reason {
+    let stays = if allowed { "; a comment in the line says that it may stay" } else { "" };
+    let message = format!("{message}{stays}");
+    let reason = match what_to_do.filter(|_| !allowed) {
+        Some(what_to_do) => {
+            let reason = Reason::of_file(&path.to_string(), Effect::Reject, &rule, message);
+            reason.advise(what_to_do)
+        }
+        None => escalate(path, &rule, message),
+    };
+    reason.at(number)
+}
 
 /// The secrets of the draft that stand on lines with new words.
-fn secrets_in(path: &Inside, diff: &Diff, draft: &str, scanner: &SecretScanner) -> Vec<Reason> {
+fn secrets_in(path: &Inside, diff: &Diff, draft: &str) -> Result<Vec<Reason>, BadPattern> {
     let kind = FileKind::of(&path.to_string());
     let new: HashSet<usize> = diff.new_words().map(|(number, _)| *number).collect();
-    let found = scanner.in_text(draft, kind, |number| new.contains(&number)).into_iter();
+    let found = SecretScanner::get()?.in_text(draft, kind, |number| new.contains(&number));
     let reason = |(number, secret): (usize, Secret)| {
-        // The worker wrote the comment as well as the line: a reviewer confirms it.
-        let effect = if secret.allowed { Effect::Escalate } else { Effect::Reject };
-        let reason = Reason::about(path, effect, format!("secret/{}", secret.rule)).at(number);
         let encoded = if secret.encoded { ", encoded" } else { "" };
         let message = format!("{}{encoded}: {}", secret.what, secret.masked);
-        match secret.allowed {
-            true => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
-            false => reason
-                .saying(message, "take it out and read it from the environment or a secret store"),
-        }
+        let what_to_do = "take it out and read it from the environment or a secret store";
+        let rule = format!("secret/{}", secret.rule);
+        finding(path, (number, rule), message, secret.allowed, Some(what_to_do))
     };
-    found.take(MOST_OF_A_KIND).map(reason).collect()
+    Ok(found.into_iter().take(MOST_OF_A_KIND).map(reason).collect())
 }
 
-fn paths_in(path: &Inside, diff: &Diff, scanner: &PathScanner) -> Vec<Reason> {
-    let kind = FileKind::of(&path.to_string());
+fn paths_in(path: &Inside, diff: &Diff) -> Result<Vec<Reason>, BadPattern> {
+    let (kind, scanner) = (FileKind::of(&path.to_string()), PathScanner::get()?);
     let found = diff.new_words().flat_map(|(number, line)| {
         scanner.in_line(line, kind).into_iter().map(move |found| (*number, found))
     });
     let reason = |(number, found): (usize, HardCoded)| {
-        let effect = match found.allowed || found.doubtful {
-            true => Effect::Escalate,
-            false => Effect::Reject,
-        };
-        let reason = Reason::about(path, effect, format!("path/{}", found.rule)).at(number);
         let message = format!("{}: `{}`", found.what, found.found);
-        match (found.allowed, found.doubtful) {
-            (true, _) => reason.saying(format!("{message}; {MAY_STAY}"), WAIT),
-            (false, true) => reason.saying(message, WAIT),
-            (false, false) => reason
-                .saying(message, "take the path from a setting, an argument or the environment"),
-        }
+        let what_to_do = "take the path from a setting, an argument or the environment";
+        let what_to_do = (!found.doubtful).then_some(what_to_do);
+        let rule = format!("path/{}", found.rule);
+        finding(path, (number, rule), message, found.allowed, what_to_do)
     };
-    found.take(MOST_OF_A_KIND).map(reason).collect()
+    Ok(found.take(MOST_OF_A_KIND).map(reason).collect())
 }

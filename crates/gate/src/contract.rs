@@ -136,6 +136,10 @@ pub enum ContractError {
     Form(String),
 }
 
+fn form(what: impl std::fmt::Display) -> ContractError {
+    ContractError::Form(what.to_string())
+}
+
 impl Contract {
     /// The contract of a workspace; `None` where there is none.
     ///
@@ -149,15 +153,12 @@ impl Contract {
         }
     }
 
-    /// # Errors
-    /// When it has not the form of a contract.
+    /// Parses a contract and checks its form.
     pub fn parse(bytes: &[u8]) -> Result<Contract, ContractError> {
-        let form = |what: String| ContractError::Form(what);
-        let said = |error: serde_json::Error| form(error.to_string());
-        let contract: Contract = serde_json::from_slice(bytes).map_err(said)?;
+        let contract: Contract = serde_json::from_slice(bytes).map_err(form)?;
         // A list of its fields, in order, would be taken for one.
-        if !serde_json::from_slice::<serde_json::Value>(bytes).map_err(said)?.is_object() {
-            return Err(form("it is no JSON object".to_owned()));
+        if !serde_json::from_slice::<serde_json::Value>(bytes).map_err(form)?.is_object() {
+            return Err(form("it is no JSON object"));
         }
         if contract.version != 1 {
             let version = contract.version;
@@ -168,9 +169,7 @@ impl Contract {
         }
         let patterns = contract.allowed_paths.as_deref().unwrap_or_default();
         if contract.allowed_paths.as_ref().is_some_and(Vec::is_empty) {
-            return Err(form(
-                "`allowed_paths` is empty; leave it out to allow everything".to_owned(),
-            ));
+            return Err(form("`allowed_paths` is empty; leave it out to allow everything"));
         }
         let exclude = contract.verify.as_ref().map_or(0, |verify| verify.exclude.len());
         if patterns.len().max(exclude) > MOST_PATTERNS {
@@ -187,23 +186,22 @@ impl Contract {
             return Err(form(format!("`limits.{name}` must be at least 1")));
         }
         if max_deletion.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            return Err(form("`limits.max_deletion` must be from 0 to 1".to_owned()));
+            return Err(form("`limits.max_deletion` must be from 0 to 1"));
         }
         if let Some(verify) = &contract.verify {
             if verify.command.trim().is_empty() {
-                return Err(form("`verify.command` is empty".to_owned()));
+                return Err(form("`verify.command` is empty"));
             }
             if verify.memory_mb < 16 || verify.seconds == 0 {
-                let what = "`verify` needs at least 16 megabytes and a second";
-                return Err(form(what.to_owned()));
+                return Err(form("`verify` needs at least 16 megabytes and a second"));
             }
             Globs::new(&verify.exclude)
                 .map_err(|error| form(format!("`verify.exclude`: {error}")))?;
             if verify.python.as_ref().is_some_and(|python| python.trim().is_empty()) {
-                return Err(form("`verify.python` is empty".to_owned()));
+                return Err(form("`verify.python` is empty"));
             }
             if verify.layers.iter().any(|layer| !layer.starts_with('/')) {
-                return Err(form("`verify.layers` are absolute paths".to_owned()));
+                return Err(form("`verify.layers` are absolute paths"));
             }
         }
         Ok(contract)

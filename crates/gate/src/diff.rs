@@ -26,10 +26,7 @@ pub struct Diff {
 impl Diff {
     /// Of two texts; the original of a new file is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
-        let diff = TextDiff::configure()
-            .algorithm(Algorithm::Histogram)
-            .timeout(LONGEST)
-            .diff_lines(original, draft);
+        let diff = compared(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
         let before: Vec<&str> = original.split_inclusive('\n').collect();
         let mut changed = Diff {
@@ -78,10 +75,6 @@ impl Diff {
         self.added.iter().filter(|(_, line)| !self.gone.contains_key(line.trim()))
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed == 0
-    }
-
     /// Lines that were added or are gone.
     pub fn lines(&self) -> usize {
         self.added.len() + self.removed
@@ -95,10 +88,7 @@ impl Diff {
 
     /// As people read it: a unified diff with three lines around each change.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
-        let diff = TextDiff::configure()
-            .algorithm(Algorithm::Histogram)
-            .timeout(LONGEST)
-            .diff_lines(original, draft);
+        let diff = compared(original, draft);
         let side = |letter: &str, text: &str| match text {
             "" => "/dev/null".to_owned(),
             _ => format!("{letter}/{name}"),
@@ -106,6 +96,11 @@ impl Diff {
         let (old, new) = (side("a", original), side("b", draft));
         diff.unified_diff().context_radius(3).header(&old, &new).to_string()
     }
+}
+
+fn compared<'a>(original: &'a str, draft: &'a str) -> TextDiff<'a, 'a, str> {
+    let how = &mut TextDiff::configure();
+    how.algorithm(Algorithm::Histogram).timeout(LONGEST).diff_lines(original, draft)
 }
 
 #[cfg(test)]
@@ -119,7 +114,7 @@ mod tests {
         assert_eq!((diff.removed, diff.lost, diff.original, diff.lines()), (1, 1, 4, 3));
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
         assert_eq!(diff.new_words().count(), 1, "{diff:?}");
-        assert!(Diff::between("a\r\nb", "a\r\nb").is_empty());
+        assert_eq!(Diff::between("a\r\nb", "a\r\nb").lines(), 0);
         // An end of line is part of a line, and no line of its own.
         let diff = Diff::between("a\nb\n", "a\nb");
         assert_eq!((diff.added, diff.removed), (vec![(2, "b".to_owned())], 1));

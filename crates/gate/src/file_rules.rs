@@ -54,9 +54,6 @@ static RULES: LazyLock<Result<FileRules, BadGlob>> = LazyLock::new(|| FileRules:
 
 impl FileRules {
     /// The rules of this version.
-    ///
-    /// # Errors
-    /// When a pattern is invalid.
     pub(crate) fn get() -> Result<&'static FileRules, BadGlob> {
         RULES.as_ref().map_err(Clone::clone)
     }

@@ -26,17 +26,11 @@ impl BadGlob {
 
 impl Globs {
     /// What may be done to: as written.
-    ///
-    /// # Errors
-    /// When one of them is no pattern.
     pub(crate) fn new<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
         Globs::built(patterns, false)
     }
 
     /// What may not: letters of either case are the same, as they are on some disks.
-    ///
-    /// # Errors
-    /// When one of them is no pattern.
     pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
         Globs::built(patterns, true)
     }

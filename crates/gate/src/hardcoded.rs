@@ -45,6 +45,7 @@ pub struct HardCoded {
     pub doubtful: bool,
 }
 
+#[derive(Debug)]
 struct Rule {
     id: &'static str,
     what: &'static str,
@@ -72,12 +73,6 @@ pub struct PathScanner {
     /// What stands before a path of the host in a Compose file: the beginning of an item, or a key.
     item: Regex,
     host_key: Regex,
-}
-
-impl std::fmt::Debug for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.id)
-    }
 }
 
 /// What may stand before a path; after anything else it is the rest of one.
@@ -109,9 +104,6 @@ fn may_have(kind: FileKind, rule: &str) -> bool {
 
 impl PathScanner {
     /// The scanner with all rules.
-    ///
-    /// # Errors
-    /// When a pattern does not compile.
     pub fn get() -> Result<&'static PathScanner, BadPattern> {
         SCANNER.as_ref().map_err(Clone::clone)
     }

@@ -80,7 +80,8 @@ fn hides(chars: &[char], index: usize, first: bool) -> bool {
         // Chooses between the text and the emoji form of what is before it.
         '\u{fe00}'..='\u{fe0f}' => {
             let chosen = |c: char| is_pictograph(c) || "0123456789#*".contains(c);
-            before.is_none_or(|c| c.is_ascii_alphabetic() || is_selector(c))
+            let selector = |c| matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
+            before.is_none_or(|c| c.is_ascii_alphabetic() || selector(c))
                 || before.is_some_and(|c| c.is_ascii() && !chosen(c))
         }
         // Chooses between forms of a Chinese character.
@@ -99,10 +100,6 @@ fn hides(chars: &[char], index: usize, first: bool) -> bool {
         }
         c => is_invisible(c),
     }
-}
-
-fn is_selector(c: char) -> bool {
-    matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// Whether a character is a picture, or belongs to one.

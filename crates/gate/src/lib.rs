@@ -22,7 +22,7 @@ pub mod secrets;
 mod task;
 mod verify;
 
-pub use checks::{Change, DRAFT_MODE, Scanners, check};
+pub use checks::{Change, DRAFT_MODE, check};
 pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, Verify};
 pub use diff::Diff;
 pub use file_kind::FileKind;

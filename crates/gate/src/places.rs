@@ -15,18 +15,19 @@ pub struct Places {
     allowed: Option<Globs>,
 }
 
-impl Places {
-    /// # Errors
-    /// When a pattern of the policy is invalid.
-    pub(crate) fn new(policy: &Policy) -> Result<Places, BadGlob> {
+impl Policy {
+    /// Which path is what; an error if a pattern of the policy is invalid.
+    pub fn places(&self) -> Result<Places, BadGlob> {
         Ok(Places {
             rules: FileRules::get()?,
-            readable: Globs::new(&policy.readable)?,
-            also_protected: Globs::in_any_case(&policy.protected)?,
-            allowed: policy.allowed.as_deref().map(Globs::new).transpose()?,
+            readable: Globs::new(&self.readable)?,
+            also_protected: Globs::in_any_case(&self.protected)?,
+            allowed: self.allowed.as_deref().map(Globs::new).transpose()?,
         })
     }
+}
 
+impl Places {
     /// Whether agents may not see a file: it holds secrets by its name, or is the repository's own.
     pub fn is_hidden(&self, path: &Inside) -> bool {
         let (exact, path) = (path.to_string(), path.as_file_systems_read_it());
@@ -100,14 +101,6 @@ fn contains_private_key(bytes: &[u8]) -> bool {
         }
     }
     false
-}
-
-impl Policy {
-    /// # Errors
-    /// When a pattern of the policy is invalid.
-    pub fn places(&self) -> Result<Places, BadGlob> {
-        Places::new(self)
-    }
 }
 
 #[cfg(test)]

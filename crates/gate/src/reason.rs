@@ -1,12 +1,11 @@
 //! Reasons against a proposed change, and the verdict that they come to.
 
 use assize_config::Review;
-use assize_workspace::Inside;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What whoever wrote it can do where a person decides.
-pub(crate) const WAIT: &str = "a person decides; leave this file alone until they have";
+const WAIT: &str = "a person decides; leave this file alone until they have";
 
 /// What a reason does to a draft.
 #[derive(
@@ -46,18 +45,13 @@ impl Reason {
         Reason { effect, rule, file, line: None, message, what_to_do: what_to_do.to_owned() }
     }
 
-    pub(crate) fn about(path: &Inside, effect: Effect, rule: impl Into<String>) -> Reason {
-        let (message, what_to_do) = Default::default();
-        let (rule, file) = (rule.into(), path.to_string());
-        Reason { effect, rule, file, line: None, message, what_to_do }
-    }
-
     pub(crate) fn at(self, line: usize) -> Reason {
         Reason { line: Some(line), ..self }
     }
 
-    pub(crate) fn saying(self, message: impl Into<String>, what_to_do: &str) -> Reason {
-        Reason { message: message.into(), what_to_do: what_to_do.to_owned(), ..self }
+    /// With what to do about it.
+    pub fn advise(self, what_to_do: impl Into<String>) -> Reason {
+        Reason { what_to_do: what_to_do.into(), ..self }
     }
 }
 
@@ -73,9 +67,12 @@ impl std::fmt::Display for Reason {
 }
 
 /// How a submission fares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[schemars(rename = "GateVerdict")]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     Accepted,
     Rejected,
@@ -84,11 +81,7 @@ pub enum Verdict {
 
 impl Verdict {
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Accepted => "accepted",
-            Verdict::Rejected => "rejected",
-            Verdict::Escalated => "escalated",
-        }
+        self.into()
     }
 
     /// What the reasons come to.

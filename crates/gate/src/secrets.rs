@@ -94,9 +94,6 @@ pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
 
 impl SecretScanner {
     /// The scanner with all rules.
-    ///
-    /// # Errors
-    /// When a pattern does not compile.
     pub fn get() -> Result<&'static SecretScanner, BadPattern> {
         SCANNER.as_ref().map_err(Clone::clone)
     }
@@ -321,81 +318,35 @@ fn masked(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
 
     use super::*;
 
-    fn in_line(line: &str) -> Vec<Secret> {
-        SecretScanner::get().unwrap().in_line(line, FileKind::Code)
-    }
-
-    fn rules(line: &str) -> Vec<&'static str> {
-        in_line(line).into_iter().map(|secret| secret.rule).collect()
-    }
-
-    /// Made up here, in the forms that the providers document; put together so that nobody takes this file
-    /// for one that leaks.
-    fn made(parts: &[&str]) -> String {
-        parts.concat()
-    }
-
     #[test]
     fn every_rule_compiles_and_has_its_own_id() {
         let rules = &SecretScanner::get().unwrap().rules;
         assert!(rules.len() >= 120, "{}", rules.len());
-        let mut ids: Vec<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids: BTreeSet<&str> = rules.iter().map(|(rule, _)| rule.id).collect();
         assert_eq!(ids.len(), rules.len());
     }
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
         let broken = Rule::read("words  odd  a key  key  key(").unwrap();
-        assert_eq!(SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().name, "odd");
+        let error = SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().to_string();
+        assert!(error.starts_with("the gate's pattern `odd` does not compile"), "{error}");
         assert!(Rule::read("word  odd  a key  key  key").is_none());
     }
 
     #[test]
-    fn keys_are_found_by_their_forms() {
-        for (line, rule) in [
-            (made(&["key = \"AKIA", "Q3EGRZ7XKDPLM2NB\""]), "aws-access-key"),
-            (made(&["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"]), "github-token"),
-            (made(&["-----BEGIN RSA PRIVATE", " KEY-----"]), "private-key"),
-            (made(&["sk", "_live_4eC39HqLyjWDarjtT1zdp7dc"]), "stripe-key"),
-            (made(&["postgres://app:", "kJ8s2Lq0vR@db.internal/prod"]), "connection-string"),
-            (made(&["password = \"", "tR7#kq2LmZ9w\""]), "assigned-secret"),
-            (made(&["export DB_PASSWORD=", "tR7kq2LmZ9wX4"]), "assigned-secret-bare"),
-        ] {
-            assert_eq!(rules(&line), [rule], "{line}");
-        }
-    }
-
-    #[test]
-    fn placeholders_names_and_ordinary_text_are_none() {
-        for line in [
-            "password = \"your_password_here\"",
-            "api_key = \"${API_KEY}\"",
-            "token = os.environ['TOKEN']",
-            "SECRET_KEY=changeme_please_now",
-            "let token = parser.next_token();",
-            "postgres://user:password@localhost/db",
-            "The password is never stored.",
-            "const sha = \"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"",
-        ] {
-            assert_eq!(rules(line), [] as [&str; 0], "{line}");
-        }
-    }
-
-    #[test]
-    fn what_is_encoded_once_is_found_and_what_may_stay_says_so() {
-        let hidden =
-            BASE64_STANDARD.encode(made(&["token: ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"]));
-        let found = in_line(&format!("data = {hidden}"));
+    fn encoded_secret_is_marked_as_such() {
+        // In two parts, so that nobody takes this file for one that leaks.
+        let key = ["token: ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
+        let line = format!("data = {}", BASE64_STANDARD.encode(key));
+        let found = SecretScanner::get().unwrap().in_line(&line, FileKind::Code);
         assert_eq!((found.len(), found[0].encoded, found[0].allowed), (1, true, false));
-        let line = made(&["key = 'AKIA", "Q3EGRZ7XKDPLM2NB'  # assize: allow-secret"]);
-        assert!(in_line(&line)[0].allowed);
-        assert!(!in_line(&line)[0].masked.contains("Q3EG"), "{:?}", in_line(&line));
     }
 }

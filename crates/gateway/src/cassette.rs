@@ -9,9 +9,9 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assize_llm::{ErrorKind, ModelError, Request, Response};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -126,14 +126,6 @@ impl Cassette {
         Ok(Cassette { path: path.to_owned(), mode, tape: Mutex::new(Tape { calls, file }) })
     }
 
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    fn tape(&self) -> MutexGuard<'_, Tape> {
-        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the cassette has for this request, asked of this model.
     ///
     /// A failure is played only in a replay: while recording, it is worth another try.
@@ -142,7 +134,7 @@ impl Cassette {
         request: &Request,
         who: &Asked,
     ) -> Option<Result<Response, ModelError>> {
-        let tape = self.tape();
+        let tape = self.tape.lock();
         let calls = tape.calls.get(&request.fingerprint().to_string())?;
         let mut fitting = calls.iter().filter(|call| who.matches(call));
         let call = fitting.next()?;
@@ -161,12 +153,8 @@ impl Cassette {
             Outcome::Failure { .. } if self.mode == Mode::Record => None,
             Outcome::Failure { kind, message, status, hint } => {
                 let mut error = ModelError::new(*kind, message.clone());
-                if let Some(status) = status {
-                    error = error.with_status(*status);
-                }
-                if let Some(hint) = hint {
-                    error = error.with_hint(hint.clone());
-                }
+                error.status = *status;
+                error.hint.clone_from(hint);
                 Some(Err(error))
             }
         }
@@ -188,8 +176,8 @@ impl Cassette {
             Err(error) => Outcome::Failure {
                 kind: error.kind(),
                 message: error.message().to_owned(),
-                status: error.status(),
-                hint: error.hint().map(str::to_owned),
+                status: error.status,
+                hint: error.hint.clone(),
             },
         };
         let call = Recorded {
@@ -199,7 +187,7 @@ impl Cassette {
             request: request.clone(),
             outcome: kept,
         };
-        let mut tape = self.tape();
+        let mut tape = self.tape.lock();
         let same = |other: &&Recorded| other.provider == provider && other.model == model;
         let first = tape.calls.get(&call.fingerprint).and_then(|calls| calls.iter().find(same));
         if let Some(Outcome::Response(response)) = first.map(|call| &call.outcome) {
@@ -217,7 +205,7 @@ impl Cassette {
 
     /// The error for a request that is not on the cassette, with what differs from the nearest one.
     pub(crate) fn missing(&self, request: &Request, who: &Asked) -> ModelError {
-        let tape = self.tape();
+        let tape = self.tape.lock();
         let path = self.path.display();
         let missing = |message: String| {
             let hint =
@@ -242,10 +230,13 @@ impl Cassette {
         });
         match nearest {
             None => missing(format!("the request is not on the cassette `{path}`, which is empty")),
-            Some(nearest) => missing(format!(
-                "the request is not on the cassette `{path}`; the nearest one differs:"
-            ))
-            .with_detail(difference(&nearest, &wanted)),
+            Some(nearest) => {
+                let mut error = missing(format!(
+                    "the request is not on the cassette `{path}`; the nearest one differs:"
+                ));
+                error.detail = Some(difference(&nearest, &wanted));
+                error
+            }
         }
     }
 }

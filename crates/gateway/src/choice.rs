@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, Settings, Source};
 use assize_llm::{Caps, Ledger, MemoryLedger};
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind, Reporter};
+use parking_lot::Mutex;
 
 use crate::{
     Asked, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits, ModelFacts,
@@ -148,26 +149,17 @@ impl fmt::Debug for Providers {
 
 impl Providers {
     /// The gateway to the model that the settings ask for.
-    ///
-    /// # Errors
-    /// When there is none, or it has no key.
     pub async fn gateway(&self, ledger: Arc<dyn Ledger>) -> Result<Gateway, Failure> {
         self.gateways(ledger, &BTreeMap::new()).await.map(|(gateway, _)| gateway)
     }
 
     /// The gateway for calls of no run: the budget of the settings is theirs alone.
-    ///
-    /// # Errors
-    /// As [`Providers::gateway`].
     pub async fn gateway_of_no_run(&self) -> Result<Gateway, Failure> {
         self.gateway(Arc::new(MemoryLedger::new(caps(&self.settings)))).await
     }
 
     /// The same, and one to another model of the same provider for each of some roles. All share one ledger and one
     /// pacer.
-    ///
-    /// # Errors
-    /// As [`Providers::gateway`].
     pub async fn gateways(
         &self,
         ledger: Arc<dyn Ledger>,
@@ -264,9 +256,6 @@ impl Providers {
     }
 
     /// Refuses a tape for a run that a worker of the cluster executes: the file is here.
-    ///
-    /// # Errors
-    /// When calls are recorded or replayed.
     pub fn refuse_tape(&self) -> Result<(), Failure> {
         match self.tape {
             Tape::None => Ok(()),
@@ -280,9 +269,6 @@ impl Providers {
     }
 
     /// Refuses to resume a run that was started with another model.
-    ///
-    /// # Errors
-    /// When another model would answer now.
     pub fn refuse_another_model(
         &self,
         run: &str,
@@ -387,7 +373,7 @@ impl Pacers {
     }
 
     fn of(&self, provider: Provider, limits: Limits) -> Arc<dyn Pace> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.entry((provider, limits)).or_insert_with(|| (self.make)(provider, limits)).clone()
     }
 }

@@ -139,7 +139,7 @@ impl Estimate {
     pub fn of_request(facts: &ModelFacts, request: &Request) -> Estimate {
         let output = u64::from(request.max_tokens);
         let likely = Estimate::of_calls(facts, 1, likely_input_tokens(request), output / 4);
-        likely.bounded(facts, most_input_tokens(request), output)
+        Estimate { at_most: facts.cost_at_most(most_input_tokens(request), output), ..likely }
     }
 
     /// The estimate for `calls` calls with so many tokens in all.
@@ -161,11 +161,6 @@ impl Estimate {
             at_most: self.at_most + other.at_most,
             cached: self.cached + other.cached,
         }
-    }
-
-    fn bounded(mut self, facts: &ModelFacts, input: u64, output: u64) -> Estimate {
-        self.at_most = facts.cost_at_most(input, output);
-        self
     }
 }
 

@@ -34,15 +34,13 @@ pub(crate) fn from_status(
     let wait = retry_after(headers, SystemTime::now()).or_else(|| retry_delay(&body));
     let words = if said.message.is_empty() { String::new() } else { format!(": {}", said.message) };
     let message = format!("{} answered {status} ({}){words}", endpoint.provider, describe(kind));
-    let mut error = ModelError::new(kind, message).with_status(status).with_retry_after(wait);
+    let mut error = ModelError::new(kind, message);
+    error.status = Some(status);
+    error.retry_after = wait;
     // Someone on the way gave up; the provider itself may have gone on.
-    if matches!(status, 408 | 502 | 504 | 524) {
-        error = error.possibly_charged();
-    }
-    match hint(kind, endpoint) {
-        Some(hint) => error.with_hint(hint),
-        None => error,
-    }
+    error.may_be_charged |= matches!(status, 408 | 502 | 504 | 524);
+    error.hint = hint(kind, endpoint);
+    error
 }
 
 /// The error for a failure told inside a stream, or inside an answer with status 200.
@@ -340,7 +338,7 @@ mod tests {
             body.to_string().as_bytes(),
         );
         assert_eq!(
-            (error.kind(), error.retry_after()),
+            (error.kind(), error.retry_after),
             (ErrorKind::RateLimited, Some(Duration::from_secs(45)))
         );
     }

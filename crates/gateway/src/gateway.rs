@@ -1,8 +1,8 @@
 //! The one way to a model: everything that must happen around a call happens here, once.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_config::{Price, Provider};
@@ -13,6 +13,7 @@ use assize_llm::{
 use assize_types::text::harmless;
 use assize_types::{Cost, Failure, FailureKind};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
@@ -212,9 +213,6 @@ impl Gateway {
     }
 
     /// Refuses to call an estimate complete that has no cost.
-    ///
-    /// # Errors
-    /// When the price of a model is unknown.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         if cost != Cost::Unknown {
             return Ok(());
@@ -303,11 +301,10 @@ impl Gateway {
                 );
                 return Err(after_attempts(error.and(&late), attempt));
             }
-            if error.retry_after().is_some() {
+            if error.retry_after.is_some() {
                 self.options.pacer.cool_down(wait);
             }
-            *last_failure.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(error.message().to_owned());
+            *last_failure.lock() = Some(error.message().to_owned());
             debug!(
                 attempt,
                 wait_ms = wait.as_millis() as u64,
@@ -397,8 +394,8 @@ impl Gateway {
                 Ok((reply, encoded.schema_enforced))
             }
             Err(error) => {
-                let charged = error.may_have_been_charged();
-                reservation.settle(if charged { Settlement::Lost } else { Settlement::Free });
+                let lost = error.may_be_charged;
+                reservation.settle(if lost { Settlement::Lost } else { Settlement::Free });
                 Err(error)
             }
         }
@@ -436,7 +433,7 @@ impl Gateway {
             reason = call.cancel.cancelled() => Err(ModelError::new(ErrorKind::Cancelled, reason)),
             outcome = self.attempts(&**wire, request, &call, &clock, &last_failure) => outcome,
             () = clock.is_over() => {
-                let last = last_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let last = last_failure.lock().take();
                 let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
                 let seconds = clock.deadline.as_secs();
                 let message = format!("{} gave no answer within {seconds} s{last}", wire.provider());
@@ -486,17 +483,13 @@ impl Clock<'_> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stops the clock until the call leaves the queue.
     fn queue(&self) {
-        self.state().queued_since.get_or_insert_with(Instant::now);
+        self.progress.lock().queued_since.get_or_insert_with(Instant::now);
     }
 
     fn dequeue(&self) {
-        let mut state = self.state();
+        let mut state = self.progress.lock();
         if let Some(since) = state.queued_since.take() {
             state.queued += since.elapsed();
         }
@@ -504,24 +497,24 @@ impl Clock<'_> {
 
     /// Notes that the answer grew.
     fn progress(&self) {
-        self.state().grew_at = Some(Instant::now());
+        self.progress.lock().grew_at = Some(Instant::now());
     }
 
     fn attempt_ended(&self) {
         self.dequeue();
-        self.state().grew_at = None;
+        self.progress.lock().grew_at = None;
     }
 
     fn left(&self) -> Duration {
         let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
-        let state = self.state();
+        let state = self.progress.lock();
         let queued = state.queued + state.queued_since.map_or(Duration::ZERO, |at| at.elapsed());
         (self.deadline + held_up + queued).saturating_sub(self.begun.elapsed())
     }
 
     /// How long the answer that is coming in may still be silent.
     fn still_streaming(&self) -> Option<Duration> {
-        let grew_at = self.state().grew_at?;
+        let grew_at = self.progress.lock().grew_at?;
         self.idle_timeout.checked_sub(grew_at.elapsed()).filter(|left| !left.is_zero())
     }
 
@@ -614,8 +607,8 @@ fn response(
     }
 }
 
-fn after_attempts(error: ModelError, attempts: u32) -> ModelError {
-    let error = error.with_attempts(attempts);
+fn after_attempts(mut error: ModelError, attempts: u32) -> ModelError {
+    error.attempts = attempts;
     if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
 }
 
@@ -623,11 +616,9 @@ fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
     let hint = match error {
         // Whoever cannot note it may not go on, either.
         BudgetError::NotNoted { ref hint, .. } => {
-            let not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
-            return match hint {
-                Some(hint) => not_noted.with_hint(hint.clone()),
-                None => not_noted,
-            };
+            let mut not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
+            not_noted.hint.clone_from(hint);
+            return not_noted;
         }
         BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
         BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),

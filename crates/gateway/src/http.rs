@@ -118,7 +118,10 @@ impl HttpWire {
                 .await
                 .and_then(|body| dialect::decode(self.endpoint.provider, &body)),
         };
-        answer.map_err(ModelError::possibly_charged)
+        answer.map_err(|mut error| {
+            error.may_be_charged = true;
+            error
+        })
     }
 
     async fn read_stream(
@@ -199,12 +202,10 @@ impl HttpWire {
 
     fn redirected(&self, status: u16, headers: &HeaderMap) -> ModelError {
         let target = headers.get("location").and_then(|target| target.to_str().ok()).unwrap_or("?");
-        ModelError::new(
-            ErrorKind::BadRequest,
-            format!("answered {status}: moved to `{}`", one_line(target)),
-        )
-        .with_status(status)
-        .with_hint(format!(
+        let message = format!("answered {status}: moved to `{}`", one_line(target));
+        let mut error = ModelError::new(ErrorKind::BadRequest, message);
+        error.status = Some(status);
+        error.with_hint(format!(
             "redirects are not followed, they could carry the key elsewhere; if that address is \
                  right, set `{}.base_url` to it",
             self.endpoint.provider
@@ -266,34 +267,39 @@ pub async fn probe(
     patience: Duration,
 ) -> Result<(), ModelError> {
     let url = format!("{}{}", endpoint.base_url, dialect::probe_path(endpoint.provider));
-    let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
-    let headers = header_map(&dialect::auth_headers(endpoint))?;
-    let ask = async {
-        let response = client
-            .to(&url)?
-            .get(&url)
-            .headers(headers)
-            .send()
-            .await
-            .map_err(|e| wire.unreachable(e))?;
-        if response.status().is_success() { Ok(()) } else { Err(wire.refused(response).await) }
-    };
-    let outcome = tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
+    let asked = tokio::time::timeout(patience, ask(client, endpoint, &url, None)).await;
+    let outcome = asked.unwrap_or_else(|_| {
         let seconds = patience.as_secs();
         Err(ModelError::new(ErrorKind::Timeout, format!("no answer within {seconds} s")))
     });
     outcome
+        .map(drop)
         .map_err(|error| error.map_message(|message| presentable(message, endpoint.key.as_ref())))
 }
 
-/// Reads a JSON document from a provider: by GET, or by POST where there is a body.
+/// Reads a JSON document from a provider.
 pub(crate) async fn read_json(
     client: &HttpClient,
     endpoint: &Endpoint,
     url: &str,
     body: Option<&serde_json::Value>,
 ) -> Result<serde_json::Value, ModelError> {
+    let response = ask(client, endpoint, url, body).await?;
+    let body = read(response, LARGEST_DESCRIPTION, Excess::Refuse).await?;
+    serde_json::from_slice(&body).map_err(|error| {
+        ModelError::new(ErrorKind::Malformed, "the answer is not JSON").with_source(error)
+    })
+}
+
+/// Sends a request that is no call to a model: by GET, or by POST where there is a body.
+async fn ask(
+    client: &HttpClient,
+    endpoint: &Endpoint,
+    url: &str,
+    body: Option<&serde_json::Value>,
+) -> Result<reqwest::Response, ModelError> {
     let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
+    let headers = header_map(&dialect::auth_headers(endpoint))?;
     let client = client.to(url)?;
     let request = match body {
         Some(body) => {
@@ -301,15 +307,8 @@ pub(crate) async fn read_json(
         }
         None => client.get(url),
     };
-    let headers = header_map(&dialect::auth_headers(endpoint))?;
     let response = request.headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
-    if !response.status().is_success() {
-        return Err(wire.refused(response).await);
-    }
-    let body = read(response, LARGEST_DESCRIPTION, Excess::Refuse).await?;
-    serde_json::from_slice(&body).map_err(|error| {
-        ModelError::new(ErrorKind::Malformed, "the answer is not JSON").with_source(error)
-    })
+    if response.status().is_success() { Ok(response) } else { Err(wire.refused(response).await) }
 }
 
 fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError> {

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
@@ -98,7 +99,7 @@ struct Permit {
 
 impl Admitted for Permit {
     fn used(&self, tokens: u64) {
-        let mut state = self.pacer.state();
+        let mut state = self.pacer.state.lock();
         if let Some(index) = self.ticket.checked_sub(state.first_ticket)
             && let Some(entry) = state.window.get_mut(index as usize)
         {
@@ -109,7 +110,7 @@ impl Admitted for Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.pacer.state();
+        let mut state = self.pacer.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         state.in_flight_tokens = state.in_flight_tokens.saturating_sub(self.tokens);
     }
@@ -125,14 +126,10 @@ impl Pacer {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a call that somebody else let through, whether there is room for it or not.
     pub fn adopt(self: &Arc<Pacer>, tokens: u64) -> Box<dyn Admitted> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
-        let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
+        let ticket = self.state.lock().let_through(Instant::now(), tokens, &self.limits);
         Box::new(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot })
     }
 }
@@ -152,7 +149,7 @@ impl Pace for Pacer {
         // The usual case: nobody is waiting and nothing stands in the way.
         if let Ok(_turn) = self.turn.try_lock()
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
-            && let Some(ticket) = self.state().admit_now(tokens, &self.limits)
+            && let Some(ticket) = self.state.lock().admit_now(tokens, &self.limits)
         {
             return Ok(permit(slot, ticket));
         }
@@ -166,7 +163,7 @@ impl Pace for Pacer {
         let by = by + queued.elapsed();
         loop {
             let now = Instant::now();
-            let ready = self.state().ready_at(now, tokens, &self.limits);
+            let ready = self.state.lock().ready_at(now, tokens, &self.limits);
             match ready {
                 Some(at) if at > by => return Err(at - now),
                 Some(at) if at > now => {
@@ -176,13 +173,13 @@ impl Pace for Pacer {
                 _ => break,
             }
         }
-        let ticket = self.state().let_through(Instant::now(), tokens, &self.limits);
+        let ticket = self.state.lock().let_through(Instant::now(), tokens, &self.limits);
         drop(turn);
         Ok(permit(slot, ticket))
     }
 
     fn learn(&self, left: Left, own: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Other calls under way may not be counted in it yet, so they are taken off.
         let others = state.in_flight.saturating_sub(1);
         let other_tokens = state.in_flight_tokens.saturating_sub(own);
@@ -196,7 +193,7 @@ impl Pace for Pacer {
 
     fn cool_down(&self, wait: Duration) {
         let until = Instant::now() + wait;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.cool_until = Some(state.cool_until.map_or(until, |before| before.max(until)));
     }
 
@@ -376,9 +373,9 @@ mod tests {
         pacer.cool_down(Duration::from_secs(10));
         let told = Mutex::new(Vec::new());
         let start = Instant::now();
-        let hear = |wait| told.lock().unwrap().push(wait);
+        let hear = |wait| told.lock().push(wait);
         drop(pacer.clone().admit(0, later(), &hear).await.unwrap());
         assert_eq!(start.elapsed(), Duration::from_secs(30));
-        assert_eq!(*told.lock().unwrap(), [Duration::from_secs(30)]);
+        assert_eq!(*told.lock(), [Duration::from_secs(30)]);
     }
 }

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_llm::{Delivery, Request};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -61,10 +61,6 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Primer {
-    fn known(&self) -> MutexGuard<'_, HashMap<Prefix, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits while another call is about to put most of this one into the cache.
     pub(crate) async fn turn(&self, request: &Request) -> Turn<'_> {
         let beginnings = beginnings(request);
@@ -85,7 +81,7 @@ impl Primer {
     /// Whether the call is the first with a beginning that is worth waiting for; `None` if it should wait
     /// itself.
     fn take(&self, beginnings: &[Beginning]) -> Option<bool> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let now = Instant::now();
         known.retain(|_, known| !matches!(known, Known::There(until) if *until <= now));
         let longest = |wanted: fn(&Known) -> bool| {
@@ -118,7 +114,7 @@ impl Turn<'_> {
     pub(crate) fn begun(&self) {
         if !self.begun.swap(true, Ordering::Relaxed) {
             let there = Known::There(Instant::now() + KEPT);
-            let mut known = self.primer.known();
+            let mut known = self.primer.known.lock();
             known.extend(self.beginnings.iter().map(|one| (one.prefix, there)));
             self.primer.changed.notify_waiters();
         }
@@ -128,7 +124,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.first && !self.begun.load(Ordering::Relaxed) {
-            let mut known = self.primer.known();
+            let mut known = self.primer.known.lock();
             for one in &self.beginnings {
                 if known.get(&one.prefix) == Some(&Known::Coming) {
                     known.remove(&one.prefix);

@@ -47,7 +47,7 @@ impl RetryPolicy {
         }
         let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.cap);
         let own = bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
-        Some(match error.retry_after() {
+        Some(match error.retry_after {
             // At most a tenth longer than asked, never sooner.
             Some(asked) if asked > own => {
                 asked + Duration::from_secs(1).min(asked / 10).mul_f64(jitter.clamp(0.0, 1.0))
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn a_provider_that_names_a_wait_is_obeyed() {
         let policy = RetryPolicy::default();
-        let error = ModelError::new(ErrorKind::RateLimited, "x")
-            .with_retry_after(Some(Duration::from_secs(40)));
+        let mut error = ModelError::new(ErrorKind::RateLimited, "x");
+        error.retry_after = Some(Duration::from_secs(40));
         assert_eq!(policy.wait_after(&error, 1, 0.0), Some(Duration::from_secs(40)));
         assert_eq!(policy.wait_after(&error, 1, 1.0), Some(Duration::from_secs(41)));
         assert_eq!(policy.wait_after(&error, 4, 0.0), None);

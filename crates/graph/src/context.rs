@@ -149,9 +149,6 @@ impl<S: State> Context<S> {
     }
 
     /// The name of an effect of this branch in the whole run.
-    ///
-    /// # Errors
-    /// When it can be none.
     pub fn key(&self, name: &str) -> Result<Key, BadKey> {
         self.scope.key(name)
     }

@@ -128,10 +128,7 @@ impl Starter {
     /// which will do.
     fn offer_to_the_kernel(&self, pid: Pid) {
         let write = || std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
-        let _ = match self.user {
-            Some(user) => sys::as_user(user, write),
-            None => write(),
-        };
+        let _ = sys::as_user(self.user, write);
     }
 }
 

@@ -59,10 +59,7 @@ pub(crate) fn serve(
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| format!("cannot hide from programs: {error}"))?;
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
-    match user {
-        Some(user) => sys::as_user(user, confine::make_writable_folders),
-        None => confine::make_writable_folders(),
-    }
+    sys::as_user(user, confine::make_writable_folders);
     let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
     let mut server = Server {
         link: Link::new()?,
@@ -237,16 +234,13 @@ impl Server {
 
     /// Does something to files as the user that programs run under.
     fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
-        match self.user {
-            Some(user) => sys::as_user(user, act),
-            None => act(),
-        }
+        sys::as_user(self.user, act)
     }
 
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
         match (&self.home, &hello.machine) {
             (Some(home), Some(told)) => {
-                machine::wake(home, told).map_err(FrameError::Unreadable)?;
+                machine::wake(home, told).map_err(|step| FrameError::Unreadable(step.into()))?;
             }
             (None, None) => {}
             _ => return Err(FrameError::Unreadable("a hello that was meant for others".into())),

@@ -65,8 +65,9 @@ pub(crate) fn set_mount_attributes(
     Ok(())
 }
 
-/// Does something to files as another user, and is root again after it.
-pub(crate) fn as_user<T>(user: u32, act: impl FnOnce() -> T) -> T {
+/// Does something to files as another user, where one is given, and is root again after it.
+pub(crate) fn as_user<T>(user: Option<u32>, act: impl FnOnce() -> T) -> T {
+    let Some(user) = user else { return act() };
     let touch_files_as = |user| {
         // SAFETY: both calls only take numbers, and cannot fail other than by changing nothing, which
         // leaves us with fewer rights on the program's files, never with more.

@@ -6,11 +6,12 @@
 //! they all turned out to cost nothing more.
 
 use std::ops::AddAssign;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -158,20 +159,16 @@ impl MemoryLedger {
 
     /// Allows that more is spent, where it is limited.
     pub fn allow_more(&self, cost: Money, tokens: u64) {
-        let mut account = self.account();
+        let mut account = self.account.lock();
         account.more_cost += cost;
         account.more_tokens = account.more_tokens.saturating_add(tokens);
         drop(account);
         self.settled.notify_waiters();
     }
 
-    fn account(&self) -> MutexGuard<'_, Account> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves if there is room now; whether it did.
     fn try_reserve(&self, worst: Worst) -> Result<bool, BudgetError> {
-        let mut account = self.account();
+        let mut account = self.account.lock();
         match self.room(&account, worst) {
             Room::Yes => {
                 account.reserved_cost += worst.cost.known().unwrap_or_default();
@@ -230,7 +227,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn settle(&self, worst: Worst, _: u64, settlement: Settlement) {
-        let mut account = self.account();
+        let mut account = self.account.lock();
         let worst_cost = worst.cost.known().unwrap_or_default();
         account.reserved_cost = account.reserved_cost.saturating_sub(worst_cost);
         account.reserved_tokens = account.reserved_tokens.saturating_sub(worst.tokens);
@@ -258,11 +255,11 @@ impl Ledger for MemoryLedger {
     }
 
     fn count_replayed(&self) {
-        self.account().totals.replayed_calls += 1;
+        self.account.lock().totals.replayed_calls += 1;
     }
 
     fn totals(&self) -> Totals {
-        self.account().totals
+        self.account.lock().totals
     }
 }
 

@@ -12,12 +12,18 @@ use std::time::Duration;
 pub struct ModelError {
     kind: ErrorKind,
     message: String,
-    status: Option<u16>,
-    retry_after: Option<Duration>,
-    hint: Option<String>,
-    detail: Option<String>,
-    charged: bool,
-    attempts: u32,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+    /// The HTTP status that the provider answered with, where it answered.
+    pub status: Option<u16>,
+    /// How long the provider asked us to wait.
+    pub retry_after: Option<Duration>,
+    /// More than fits a line, and not for logs: it may show parts of the prompt.
+    pub detail: Option<String>,
+    /// Whether the provider may have done, and charged for, work whose result is lost.
+    pub may_be_charged: bool,
+    /// How often the call was sent.
+    pub attempts: u32,
     #[source]
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -97,37 +103,10 @@ impl ModelError {
             retry_after: None,
             hint: None,
             detail: None,
-            charged: matches!(kind, ErrorKind::Connection | ErrorKind::Timeout),
+            may_be_charged: matches!(kind, ErrorKind::Connection | ErrorKind::Timeout),
             attempts: 1,
             source: None,
         }
-    }
-
-    pub fn with_status(mut self, status: u16) -> ModelError {
-        self.status = Some(status);
-        self
-    }
-
-    pub fn with_retry_after(mut self, wait: Option<Duration>) -> ModelError {
-        self.retry_after = wait;
-        self
-    }
-
-    /// More than fits a line, and not for logs: it may show parts of the prompt.
-    pub fn with_detail(mut self, detail: impl Into<String>) -> ModelError {
-        self.detail = Some(detail.into());
-        self
-    }
-
-    /// Notes that the provider had begun to answer, or may have.
-    pub fn possibly_charged(mut self) -> ModelError {
-        self.charged = true;
-        self
-    }
-
-    pub fn with_attempts(mut self, attempts: u32) -> ModelError {
-        self.attempts = attempts;
-        self
     }
 
     /// What the user can do about it.
@@ -167,34 +146,6 @@ impl ModelError {
     pub fn message(&self) -> &str {
         &self.message
     }
-
-    /// The HTTP status that the provider answered with, where it answered.
-    pub fn status(&self) -> Option<u16> {
-        self.status
-    }
-
-    /// How long the provider asked us to wait.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
-    /// Whether the provider may have done, and charged for, work whose result is lost.
-    pub fn may_have_been_charged(&self) -> bool {
-        self.charged
-    }
-
-    /// How often the call was sent.
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    pub fn detail(&self) -> Option<&str> {
-        self.detail.as_deref()
-    }
-
-    pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
-    }
 }
 
 impl From<ModelError> for Failure {
@@ -206,7 +157,6 @@ impl From<ModelError> for Failure {
             E::Budget => FailureKind::Budget,
             E::Declined => FailureKind::Verdict,
             E::Cancelled => FailureKind::Interrupted,
-            E::Internal | E::NotNoted => FailureKind::Environment,
             E::Unreachable
             | E::Connection
             | E::Timeout
@@ -216,15 +166,17 @@ impl From<ModelError> for Failure {
             | E::Malformed
             | E::Empty
             | E::SpendLimit
-            | E::Deadline => FailureKind::Environment,
+            | E::Deadline
+            | E::NotNoted
+            | E::Internal => FailureKind::Environment,
         };
         let failure = match error.kind() {
             // Only here does the cause say more than the message: which file, which disk.
             E::Internal | E::NotNoted => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };
-        let failure = failure.maybe_hint(error.hint());
-        match error.detail() {
+        let failure = failure.maybe_hint(error.hint.as_deref());
+        match &error.detail {
             Some(detail) => failure.with_detail(detail),
             None => failure,
         }

@@ -1,9 +1,10 @@
 //! A request: the prompt, and how it is to be answered.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use assize_types::Fingerprint;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -82,7 +83,7 @@ impl PrefixHasher {
     /// The SHA-256 of the request as JSON.
     pub fn fingerprint(&self, request: &Request) -> Fingerprint {
         let Request { prompt, tools, schema, temperature, max_tokens, sample } = request;
-        let mut prefix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prefix = self.0.lock();
         prefix.extend(prompt);
         let mut hasher = prefix.hasher.clone();
         drop(prefix);

@@ -135,18 +135,12 @@ impl Frame {
     }
 
     /// The message in it.
-    ///
-    /// # Errors
-    /// When there is none of that type.
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.payload)
             .map_err(|error| FrameError::Unreadable(error.to_string()))
     }
 
     /// The port of a data, close or credit frame, and what follows it.
-    ///
-    /// # Errors
-    /// When it has none.
     pub fn on_port(&self) -> Result<(u8, &[u8]), FrameError> {
         match self.payload.split_first() {
             Some((port, rest)) => Ok((*port, rest)),
@@ -155,9 +149,6 @@ impl Frame {
     }
 
     /// The port of a credit frame, and how much more there is room for.
-    ///
-    /// # Errors
-    /// When it says no number.
     pub fn credit(&self) -> Result<(u8, u32), FrameError> {
         let (port, rest) = self.on_port()?;
         match rest.try_into() {

@@ -31,6 +31,25 @@ pub struct Setup {
     pub emulator: Option<Emulator>,
 }
 
+impl Setup {
+    /// Adds a piece of the host.
+    pub fn piece(&mut self, from: &str, to: &str, optional: bool) {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.pieces.push(Piece { from, to, device: false, optional });
+    }
+
+    /// Adds a device of the host.
+    pub fn device(&mut self, from: &str, to: &str) {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.pieces.push(Piece { from, to, device: true, optional: false });
+    }
+
+    /// Adds a link.
+    pub fn link(&mut self, at: &str, to: &str) {
+        self.links.push(Link { at: at.to_owned(), to: to.to_owned() });
+    }
+}
+
 /// A program that is a machine. It has the channel as its descriptor 3, and from 4 on those that
 /// came with this message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -106,9 +106,6 @@ impl<'a, S: State> Asking<'a, S> {
     }
 
     /// Asks for one answer. The inner failure is one that the run may go on from.
-    ///
-    /// # Errors
-    /// When the run is over.
     pub async fn answer(
         &self,
         request: &Request,
@@ -119,9 +116,6 @@ impl<'a, S: State> Asking<'a, S> {
     }
 
     /// Asks for a value.
-    ///
-    /// # Errors
-    /// When the run is over.
     pub async fn value<T>(
         &self,
         ask: JsonAsk<'_, T>,
@@ -139,9 +133,6 @@ impl<'a, S: State> Asking<'a, S> {
     }
 
     /// Goes on although the last call failed, which is written down.
-    ///
-    /// # Errors
-    /// When it cannot be.
     pub async fn go_on(&self) -> Result<(), RunError> {
         let failed = self.held().failed.take();
         if let Some(failed) = failed {

@@ -175,9 +175,6 @@ fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<Event> {
 
 /// Cancels a run, whichever process holds its lease: that finds out with its next write. No server resumes it by
 /// itself then.
-///
-/// # Errors
-/// When it has ended, or the store fails.
 pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     let reason = CancelReason::Stopped.to_string();
     let ending = Ending::Cancelled { reason: reason.clone() };
@@ -256,21 +253,18 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
 
 /// What the failure of a node means to the user.
 fn of_node(node: &str, source: NodeSource, explain: Explain) -> NodeFailure {
-    let source = match source.downcast::<ModelError>() {
-        Ok(error) => return Failure::from(*error).into(),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<AnswerError>() {
-        Ok(error) => return Failure::from(*error).into(),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<RunError>().map(|error| *error) {
+    let of_graph = |error: RunError| match error {
         // A graph within the node.
-        Ok(RunError::Node { node, source, .. }) => return of_node(node, source, explain),
-        Ok(error) => return Failure::from_error(FailureKind::Internal, &error).into(),
-        Err(source) => source,
+        RunError::Node { node, source, .. } => of_node(node, source, explain),
+        error => Failure::from_error(FailureKind::Internal, &error).into(),
     };
-    explain(source).unwrap_or_else(|source| {
-        Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")).into()
-    })
+    (source.downcast::<ModelError>().map(|error| Failure::from(*error).into()))
+        .or_else(|source| {
+            source.downcast::<AnswerError>().map(|error| Failure::from(*error).into())
+        })
+        .or_else(|source| source.downcast::<RunError>().map(|error| of_graph(*error)))
+        .or_else(explain)
+        .unwrap_or_else(|source| {
+            Failure::new(FailureKind::Internal, format!("`{node}` failed: {source}")).into()
+        })
 }

@@ -3,6 +3,7 @@
 use assize_types::{Failure, FailureKind};
 use std::path::PathBuf;
 
+use crate::kind::RunKind;
 use crate::run::RunId;
 
 /// A store that failed, or refused.
@@ -85,9 +86,12 @@ impl From<StoreError> for Failure {
             | StoreError::Failed { .. } => FailureKind::Environment,
         };
         let hint = match &error {
-            StoreError::Done(id) => Some(format!(
-                "`assize runs show {id}` shows its result, `assize runs fork {id}` makes calls again that failed"
-            )),
+            StoreError::Done(id) => Some(match id.kind().is_some_and(RunKind::can_be_forked) {
+                true => format!(
+                    "`assize runs show {id}` shows its result, `assize runs fork {id}` makes calls again that failed"
+                ),
+                false => format!("`assize runs show {id}` shows its result"),
+            }),
             error => error.hint().map(str::to_owned),
         };
         Failure::new(kind, error.to_string()).maybe_hint(hint.as_deref())

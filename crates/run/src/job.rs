@@ -6,7 +6,9 @@ use assize_graph::{Key, Record, RunOptions};
 use assize_llm::Ledger;
 use assize_types::Failure;
 use async_trait::async_trait;
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::completion::{ExecuteError, NodeFailure, NodeSource};
 use crate::kind::RunKind;
@@ -30,7 +32,7 @@ pub trait Job: Sized + Send + Sync + 'static {
     type Local: Send + Sync;
 
     /// What the run comes to.
-    type Report: Send;
+    type Report: Serialize + DeserializeOwned + Send;
 
     /// Chooses the models, and gives what is stored with a new run.
     async fn plan(request: Self::Request, plan: &Plan<'_>) -> Result<(Self, NewRun), Failure>;
@@ -51,15 +53,16 @@ pub trait Job: Sized + Send + Sync + 'static {
     ) -> Result<Self::Report, ExecuteError>;
 
     /// What is stored of a report.
-    fn result(report: &Self::Report) -> Value;
+    fn result(report: &Self::Report) -> Value {
+        json!(report)
+    }
 
     /// Reads the report of a run that is done, which another process executed.
-    fn report(&mut self, run: &Run, records: &[Record]) -> Result<Self::Report, Failure>;
+    fn report(&mut self, run: &Run, _records: &[Record]) -> Result<Self::Report, Failure> {
+        run.read_result()
+    }
 
     /// Explains an error of one of its nodes, if it knows it.
-    ///
-    /// # Errors
-    /// With the error itself, if it does not.
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         Err(source)
     }

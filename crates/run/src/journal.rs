@@ -15,16 +15,11 @@ use crate::{Ending, Store};
 /// What was recorded before is read once, when it is opened: a run asks for every key it comes by,
 /// and most of them are not there. It asks for each key once, so nothing that is recorded since is
 /// asked for.
+#[derive(Debug)]
 pub struct RunJournal {
     store: Arc<dyn Store>,
     claim: Lease,
     earlier: HashMap<Key, Record>,
-}
-
-impl std::fmt::Debug for RunJournal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunJournal").field("claim", &self.claim).finish_non_exhaustive()
-    }
 }
 
 impl RunJournal {

@@ -1,16 +1,20 @@
 //! The kinds of runs.
 
-use std::fmt;
-use std::str::FromStr;
-
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// What a run does. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownRunKind, parse_err_fn = unknown)]
 pub enum RunKind {
     /// A program that a model writes, and that is run, criticised and retried.
     #[serde(rename = "run")]
+    #[strum(serialize = "run")]
     Code,
     /// A company's options, debated and ranked.
     Consult,
@@ -37,27 +41,10 @@ impl RunKind {
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            RunKind::Code => "run",
-            RunKind::Consult => "consult",
-            RunKind::Debate => "debate",
-            RunKind::Work => "work",
-            RunKind::Eval => "eval",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for RunKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for RunKind {
-    type Err = UnknownRunKind;
-
-    fn from_str(name: &str) -> Result<RunKind, UnknownRunKind> {
-        let known = RunKind::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| UnknownRunKind(assize_types::text::shorten(name, 40)))
-    }
+fn unknown(name: &str) -> UnknownRunKind {
+    UnknownRunKind(assize_types::text::shorten(name, 40))
 }

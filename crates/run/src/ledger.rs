@@ -13,6 +13,7 @@ use assize_graph::{Key, Outcome, Record};
 use assize_llm::{BudgetError, Caps, Ledger, MemoryLedger, Response, Settlement, Totals, Worst};
 use assize_types::{Cost, Fingerprint, Money};
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{CallState, Noted};
@@ -50,7 +51,12 @@ pub fn progress(records: &[Record]) -> usize {
 }
 
 /// The model's answer in a record, if it is one.
-pub(crate) fn answer(record: &Record) -> Option<Response> {
+pub fn answer(record: &Record) -> Option<Response> {
+    read(record)
+}
+
+/// What was recorded, if it can be read as that.
+fn read<T: DeserializeOwned>(record: &Record) -> Option<T> {
     match &record.outcome {
         Outcome::Done(text) => serde_json::from_str(text).ok(),
         Outcome::Failed(_) => None,
@@ -82,9 +88,6 @@ pub fn answered(own: &[Record], inherited: &[Record]) -> Totals {
 }
 
 /// Records that a run may have taken over from the one that it was forked from; none, if that is gone.
-///
-/// # Errors
-/// When the store fails.
 pub async fn inherited(store: &dyn Store, run: &Run) -> Result<Vec<Record>, StoreError> {
     let Some(parent) = &run.parent else { return Ok(Vec::new()) };
     match store.records(parent).await {
@@ -97,11 +100,7 @@ impl Lost {
     /// What was lost, by the records of a run: by the latest that says so.
     fn recorded(records: &[Record]) -> Option<Lost> {
         let losses = records.iter().filter_map(|record| Some((epoch_of_loss(record)?, record)));
-        let (_, record) = losses.max_by_key(|(epoch, _)| *epoch)?;
-        match &record.outcome {
-            Outcome::Done(text) => serde_json::from_str(text).ok(),
-            Outcome::Failed(_) => None,
-        }
+        losses.max_by_key(|(epoch, _)| *epoch).and_then(|(_, record)| read(record))
     }
 
     /// What was lost before an epoch: what calls took, but for what was answered and recorded. What was inherited from

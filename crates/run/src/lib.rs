@@ -41,7 +41,7 @@ pub use job::{Execution, Job, Origin, Plan, REMOTE};
 pub use journal::RunJournal;
 pub use kind::{RunKind, UnknownRunKind};
 pub use lease::{LeaseHolder, Role, release};
-pub use ledger::{RunLedger, SpentBefore, answered, inherited, progress};
+pub use ledger::{RunLedger, SpentBefore, answer, answered, inherited, progress};
 pub use output::{LiveOutput, OutputStream, ProgramId, Wrote};
 pub use run::{
     BadRunId, Ending, IdempotencyKey, Lease, NewRun, Run, RunFilter, RunId, RunStatus, read_result,

@@ -1,6 +1,5 @@
 //! Output of programs while they run, for clients that watch. Nothing of it is stored: all of it is part of the outcome.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,15 +9,24 @@ use tokio::sync::watch;
 /// The most that is told of one program, in bytes; the rest is there when it is over.
 const MOST: usize = 64 * 1024;
 
-/// A program of a run: of which attempt, and which one of several side by side.
+/// A program of a run: of which attempt, and which one of several side by side. Displayed as the start of its keys,
+/// such as `attempt-2/candidate-1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProgramId {
     pub attempt: u32,
     pub candidate: Option<u32>,
 }
 
+impl std::fmt::Display for ProgramId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "attempt-{}", self.attempt)?;
+        self.candidate.map_or(Ok(()), |candidate| write!(f, "/candidate-{candidate}"))
+    }
+}
+
 /// A stream that a program writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutputStream {
     Stdout,
     Stderr,
@@ -33,13 +41,13 @@ pub struct Wrote {
     pub attempt: u32,
     pub candidate: Option<u32>,
     /// Where it was written to; nowhere yet by one that has just begun.
-    pub stream: Option<Cow<'static, str>>,
+    pub stream: Option<OutputStream>,
     pub text: String,
     /// Whether the rest of what it writes is not told.
     pub cut: bool,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// What the programs of the last attempt wrote.
     wrote: Vec<Wrote>,
@@ -47,7 +55,7 @@ struct State {
     last: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Program {
     told: usize,
     /// The beginnings of characters whose ends are still to come, by stream.
@@ -55,16 +63,11 @@ struct Program {
 }
 
 /// What the programs of one trial write.
+#[derive(Debug)]
 pub struct LiveOutput {
     state: Mutex<State>,
     /// The number of the last piece.
     last: watch::Sender<u64>,
-}
-
-impl std::fmt::Debug for LiveOutput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveOutput").finish_non_exhaustive()
-    }
 }
 
 impl Default for LiveOutput {
@@ -93,11 +96,8 @@ impl LiveOutput {
         let Some(program) = state.programs.get_mut(&place).filter(|one| one.told < MOST) else {
             return;
         };
-        let (index, name) = match output {
-            OutputStream::Stdout => (0, "stdout"),
-            OutputStream::Stderr => (1, "stderr"),
-        };
-        let mut bytes = [std::mem::take(&mut program.halves[index]).as_slice(), bytes].concat();
+        let half = &mut program.halves[output as usize];
+        let mut bytes = [std::mem::take(half).as_slice(), bytes].concat();
         let cut = program.told + bytes.len() > MOST;
         bytes.truncate(MOST - program.told);
         // A character may come in two pieces.
@@ -105,11 +105,11 @@ impl LiveOutput {
             Err(error) if error.error_len().is_none() && !cut => error.valid_up_to(),
             _ => bytes.len(),
         };
-        program.halves[index] = bytes.split_off(whole);
+        *half = bytes.split_off(whole);
         program.told += whole;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if !text.is_empty() {
-            self.tell(&mut state, place, Some(name), text, cut);
+            self.tell(&mut state, place, Some(output), text, cut);
         }
     }
 
@@ -117,14 +117,13 @@ impl LiveOutput {
         &self,
         state: &mut State,
         place: ProgramId,
-        stream: Option<&'static str>,
+        stream: Option<OutputStream>,
         text: String,
         cut: bool,
     ) {
         state.last += 1;
         let ProgramId { attempt, candidate } = place;
         let number = state.last;
-        let stream = stream.map(Cow::Borrowed);
         state.wrote.push(Wrote { number, attempt, candidate, stream, text, cut });
         self.last.send_replace(number);
     }

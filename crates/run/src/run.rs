@@ -8,13 +8,15 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::kind::RunKind;
 
 /// The name of a run: its kind, and what tells it apart, such as `debate-k3v9x2ma`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(String);
+
+assize_types::serde_as_text!(RunId);
 
 /// A text that is no name of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +37,11 @@ impl RunId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The kind that the name begins with.
+    pub(crate) fn kind(&self) -> Option<RunKind> {
+        self.0.split('-').next()?.parse().ok()
+    }
 }
 
 impl fmt::Display for RunId {
@@ -52,20 +59,6 @@ impl FromStr for RunId {
             return Err(BadRunId(assize_types::text::shorten(text, 60)));
         }
         Ok(RunId(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for RunId {
-    type Error = BadRunId;
-
-    fn try_from(text: String) -> Result<RunId, BadRunId> {
-        text.parse()
-    }
-}
-
-impl From<RunId> for String {
-    fn from(id: RunId) -> String {
-        id.0
     }
 }
 
@@ -142,6 +135,8 @@ pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
 /// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     Running,
     /// It came to its end. It cannot be claimed any more.
@@ -153,26 +148,8 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    pub const ALL: [RunStatus; 4] =
-        [RunStatus::Running, RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled];
-
     pub fn name(self) -> &'static str {
-        match self {
-            RunStatus::Running => "running",
-            RunStatus::Done => "done",
-            RunStatus::Failed => "failed",
-            RunStatus::Cancelled => "cancelled",
-        }
-    }
-
-    pub fn by_name(name: &str) -> Option<RunStatus> {
-        RunStatus::ALL.into_iter().find(|status| status.name() == name)
-    }
-}
-
-impl fmt::Display for RunStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.into()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Runner: creates, claims, resumes, forks, executes and finishes runs of every kind.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use assize_graph::{Fork, Journal, Observer, Record, RunOptions};
@@ -34,7 +33,7 @@ pub enum Placement {
 
 /// Hands runs to the workers of a cluster.
 #[async_trait]
-pub trait Dispatch: fmt::Debug + Send + Sync {
+pub trait Dispatch: std::fmt::Debug + Send + Sync {
     /// Puts a run on the queue, once in each of its epochs.
     async fn enqueue(&self, run: &Run) -> Result<(), StoreError>;
 
@@ -55,7 +54,7 @@ pub struct ResumeRequest {
 }
 
 /// Starts runs: in one store, at one placement, with one budget.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Runner {
     pub store: Arc<dyn Store>,
     pub placement: Placement,
@@ -71,17 +70,8 @@ pub struct Runner {
     pub overrides: BTreeMap<String, String>,
 }
 
-impl fmt::Debug for Runner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("placement", &self.placement).finish_non_exhaustive()
-    }
-}
-
 impl Runner {
     /// Finds the run of a kind that is to be resumed.
-    ///
-    /// # Errors
-    /// When there is none, or another process holds its lease.
     pub async fn resumable(
         &self,
         request: &ResumeRequest,
@@ -102,9 +92,6 @@ impl Runner {
     }
 
     /// Finds the run of a kind that a new one starts from.
-    ///
-    /// # Errors
-    /// When there is none.
     pub async fn forkable(&self, name: &str, kind: RunKind) -> Result<(Run, Origin), Failure> {
         let parent = find(&*self.store, name).await?;
         if parent.kind != kind {
@@ -117,9 +104,6 @@ impl Runner {
     }
 
     /// Plans a run, and stores nothing yet.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn plan<J: Job>(
         &self,
         request: J::Request,
@@ -144,9 +128,6 @@ impl Runner {
     }
 
     /// Plans a run and opens its trial.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn start<J: Job>(
         &self,
         request: J::Request,
@@ -251,6 +232,7 @@ impl Runner {
 }
 
 /// A run that is planned: its models are chosen, and nothing is stored.
+#[derive(Debug)]
 pub struct Planned<J> {
     pub job: J,
     runner: Runner,
@@ -260,12 +242,6 @@ pub struct Planned<J> {
     inherited: Vec<Record>,
 }
 
-impl<J> fmt::Debug for Planned<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Planned").field("origin", &self.origin).finish_non_exhaustive()
-    }
-}
-
 impl<J: Job> Planned<J> {
     /// Whether it is a new run, and not one that is resumed.
     pub fn is_new(&self) -> bool {
@@ -273,9 +249,6 @@ impl<J: Job> Planned<J> {
     }
 
     /// Creates or claims the run, and opens its trial.
-    ///
-    /// # Errors
-    /// When it cannot be executed, or another process has claimed it.
     pub async fn open(self) -> Result<Trial<J>, Failure> {
         let Planned { mut job, runner, origin, new, ledger, inherited } = self;
         let (run, seat) = match &runner.placement {
@@ -299,6 +272,7 @@ impl<J: Job> Planned<J> {
 }
 
 /// A run that is about to be executed: its lease is claimed, or it is on the queue.
+#[derive(Debug)]
 pub struct Trial<J: Job> {
     pub run: Run,
     pub job: J,
@@ -308,6 +282,7 @@ pub struct Trial<J: Job> {
 }
 
 /// Where a run is executed.
+#[derive(Debug)]
 enum Seat<L> {
     Here {
         journal: Arc<RunJournal>,
@@ -317,12 +292,6 @@ enum Seat<L> {
         local: Option<L>,
     },
     Remote(RemoteRun),
-}
-
-impl<J: Job> fmt::Debug for Trial<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trial").field("run", &self.run.id).finish_non_exhaustive()
-    }
 }
 
 impl<J: Job> Trial<J> {
@@ -342,9 +311,6 @@ impl<J: Job> Trial<J> {
     }
 
     /// Executes the run to its end, which is stored; or follows the worker that does.
-    ///
-    /// # Errors
-    /// When it ended before it was done.
     pub async fn execute(
         &mut self,
         observer: Option<Observer>,
@@ -391,9 +357,6 @@ pub trait AnyTrial: Send {
     fn live_output(&self) -> Option<&Arc<LiveOutput>>;
 
     /// Executes it to its end, which is stored.
-    ///
-    /// # Errors
-    /// When it ended before it was done, or its end could not be stored.
     async fn execute(&mut self, cancel: Cancel) -> Result<(), RunFailure>;
 }
 

@@ -1,6 +1,8 @@
 //! Runs as users name them, and the state they see.
 
 use assize_types::{Failure, FailureKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::kind::RunKind;
 use crate::lease::LeaseHolder;
@@ -41,7 +43,11 @@ pub fn no_such_run(name: &str) -> Failure {
 }
 
 /// The state of a run, as users see it: the store does not know whether the lease holder is alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunState {
     /// For a worker of the cluster.
     Waiting,
@@ -65,15 +71,18 @@ impl RunState {
         }
     }
 
-    pub fn name(self) -> &'static str {
+    /// The status in the store of runs in this state.
+    pub fn status(self) -> RunStatus {
         match self {
-            RunState::Waiting => "waiting",
-            RunState::Running => RunStatus::Running.name(),
-            RunState::Stopped => "stopped",
-            RunState::Done => RunStatus::Done.name(),
-            RunState::Failed => RunStatus::Failed.name(),
-            RunState::Cancelled => RunStatus::Cancelled.name(),
+            RunState::Waiting | RunState::Running | RunState::Stopped => RunStatus::Running,
+            RunState::Done => RunStatus::Done,
+            RunState::Failed => RunStatus::Failed,
+            RunState::Cancelled => RunStatus::Cancelled,
         }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

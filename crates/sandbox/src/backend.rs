@@ -124,7 +124,7 @@ pub(crate) trait Cell: fmt::Debug + Send + Sync {
 }
 
 /// What a sandbox has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Account {
     /// The most memory at any time, where it is counted.
     pub(crate) peak_memory: Option<u64>,

@@ -6,9 +6,10 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::MemfdFlags;
 
 use crate::error::SandboxError;
+use crate::memfd::{memory_file, seal};
 
 /// The program itself.
 pub(crate) const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-guest"));
@@ -33,17 +34,10 @@ impl GuestFile {
         if PROGRAM.is_empty() {
             return Err(std::io::Error::other("this assize was built without its guest"));
         }
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Newer kernels want to be told that it will be run; older ones do not know the word.
-        let fd = memfd_create("assize-guest", flags | MemfdFlags::EXEC)
-            .or_else(|_| memfd_create("assize-guest", flags))?;
-        let mut file = File::from(fd);
+        let mut file = memory_file("assize-guest", MemfdFlags::EXEC)?;
         file.write_all(PROGRAM)?;
         file.rewind()?;
-        fcntl_add_seals(
-            &file,
-            SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
-        )?;
+        seal(&file)?;
         Ok(GuestFile(Arc::new(file)))
     }
 

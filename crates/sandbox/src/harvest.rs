@@ -63,9 +63,6 @@ impl Harvest {
 impl Sandbox {
     /// Takes the plain files of a folder, but for those named in `except`, as much as its disk could
     /// hold. What cannot be taken is left: it says nothing about the code.
-    ///
-    /// # Errors
-    /// When the sandbox is gone.
     pub async fn harvest(
         &self,
         from: &str,

@@ -8,12 +8,15 @@ use std::process::{Command, Stdio};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 /// What code can be written in.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[derive(EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Language {
     Python,
     Bash,
@@ -25,15 +28,7 @@ impl Language {
     pub const ALL: [Language; 3] = [Language::Python, Language::Bash, Language::JavaScript];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Language::Python => "python",
-            Language::Bash => "bash",
-            Language::JavaScript => "javascript",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Language> {
-        Language::ALL.into_iter().find(|language| language.name() == name)
+        self.into()
     }
 
     /// By the ending of a file's name.
@@ -146,11 +141,20 @@ impl Interpreter {
             pieces.extend(link.iter().flat_map(|link| pieces_of(link)));
         }
         pieces.extend(pieces_of(&real));
+        Ok(Interpreter::of(language, program, pieces))
+    }
+
+    /// A program with these pieces, but for those that belong to the system.
+    pub(crate) fn of(
+        language: Language,
+        program: PathBuf,
+        mut pieces: Vec<PathBuf>,
+    ) -> Interpreter {
         pieces.retain(|piece| !is_system(piece));
         pieces.sort();
         pieces.dedup();
         let links = links_to(&program);
-        Ok(Interpreter { language, program, pieces, links })
+        Interpreter { language, program, pieces, links }
     }
 }
 

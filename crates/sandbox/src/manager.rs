@@ -100,9 +100,6 @@ impl Shared {
 impl Manager {
     /// Joins the makers of this machine, whose folder is `folder`, and cleans up after those who are
     /// gone. `others` are backends that only have to be cleaned up.
-    ///
-    /// # Errors
-    /// When the folder cannot be used.
     pub async fn open(
         folder: PathBuf,
         backend: Arc<dyn Backend>,
@@ -126,9 +123,6 @@ impl Manager {
     }
 
     /// A sandbox without a name, for whoever makes it alone.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub async fn make(&self, spec: Spec) -> Result<Sandbox, SandboxError> {
         self.shared.maker.make(spec).await
     }
@@ -154,9 +148,6 @@ impl Manager {
     }
 
     /// The sandbox of this name, made now if there is none.
-    ///
-    /// # Errors
-    /// When it cannot be made, or there is one that was made to be something else.
     pub async fn create_if_not_exists(
         &self,
         key: &Key,
@@ -166,9 +157,6 @@ impl Manager {
     }
 
     /// The same, with an idle sandbox of a pool where it fits.
-    ///
-    /// # Errors
-    /// As [`Manager::create_if_not_exists`].
     pub async fn create_from(
         &self,
         key: &Key,
@@ -271,9 +259,6 @@ impl Manager {
     }
 
     /// The sandbox of this name, whoever made it.
-    ///
-    /// # Errors
-    /// When its maker cannot be reached.
     pub async fn get(&self, key: &Key) -> Result<Option<Sandbox>, SandboxError> {
         let Some((record, door)) = self.find(key)? else { return Ok(None) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
@@ -285,18 +270,12 @@ impl Manager {
     }
 
     /// The named sandboxes that have all these labels.
-    ///
-    /// # Errors
-    /// When the records cannot be read.
     pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<Record>, SandboxError> {
         let records = self.shared.registry().records()?.into_iter().map(|(record, _)| record);
         Ok(records.filter(|record| record.has_labels(labels)).collect())
     }
 
     /// Ends a sandbox and forgets its name. `false` if there was none.
-    ///
-    /// # Errors
-    /// When its maker cannot be reached.
     pub async fn delete(&self, key: &Key) -> Result<bool, SandboxError> {
         let Some((record, door)) = self.find(key)? else { return Ok(false) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);

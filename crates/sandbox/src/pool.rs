@@ -66,13 +66,6 @@ pub struct PoolMetrics {
 }
 
 impl PoolMetrics {
-    /// The share of hits, if anything was requested.
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
-    pub fn hit_rate(&self) -> Option<f64> {
-        let all = self.hits + self.misses;
-        (all > 0).then(|| self.hits as f64 / all as f64)
-    }
-
     /// Mean time of a refill, if there was one.
     pub fn refill_time(&self) -> Option<Duration> {
         self.refill_micros.checked_div(self.refills).map(Duration::from_micros)
@@ -186,9 +179,6 @@ impl Pool {
 
     /// A sandbox in which nothing ever ran: an idle one if its shape is what the request asks for, and else
     /// a new one. Either has exactly the limits of the request.
-    ///
-    /// # Errors
-    /// When a new one is needed and cannot be made.
     pub async fn take(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
@@ -202,9 +192,6 @@ impl Pool {
     }
 
     /// A new sandbox of any shape, which counts neither as a hit nor as a miss.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub async fn make(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
         self.shared.maker.make(spec.clone()).await
     }
@@ -227,9 +214,6 @@ impl Pool {
     }
 
     /// Waits until the pool is full.
-    ///
-    /// # Errors
-    /// When it cannot be filled.
     pub async fn ready(&self) -> Result<(), SandboxError> {
         {
             // To wait for them is to want them.

@@ -36,8 +36,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// # Errors
-    /// When the name is none.
+    /// A key with a valid name: lower-case letters, digits and `-`.
     pub fn new(run: Option<&str>, name: &str) -> Result<Key, SandboxError> {
         let fits = (1..=63).contains(&name.len())
             && name

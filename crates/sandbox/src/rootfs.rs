@@ -74,9 +74,6 @@ impl RootfsError {
 }
 
 /// Makes the root file system as a tar archive, telling what it does as it goes.
-///
-/// # Errors
-/// When no tool for it is there, or the tool fails.
 pub async fn build(out: &Path, progress: &mut (dyn FnMut(&str) + Send)) -> Result<(), RootfsError> {
     let partial = out.with_extension("partial");
     let made = match with_mmdebstrap(&partial, progress).await {
@@ -220,18 +217,8 @@ pub(crate) fn additions() -> io::Result<Vec<u8>> {
         return Err(io::Error::other("this assize was built without its guest"));
     }
     let mut archive = tar::Builder::new(Vec::new());
-    let header = |kind: tar::EntryType, mode: u32, size: usize| {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_mtime(0);
-        header.set_size(size as u64);
-        header
-    };
     let mut add = |path: &str, kind: tar::EntryType, mode: u32, bytes: &[u8]| {
-        let mut header = header(kind, mode, bytes.len());
+        let mut header = header(kind, mode, bytes.len() as u64);
         archive.append_data(&mut header, path.trim_start_matches('/'), bytes)
     };
     let folder = |path: &str| {
@@ -247,6 +234,18 @@ pub(crate) fn additions() -> io::Result<Vec<u8>> {
     let mut link = header(tar::EntryType::Symlink, 0o777, 0);
     archive.append_link(&mut link, WORKSPACE.trim_start_matches('/'), WORKSPACE_FOLDER)?;
     archive.into_inner()
+}
+
+/// Header of an entry that is root's, and was made at no time in particular.
+pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header
 }
 
 /// Which additions these are: twelve digits that differ whenever the guest or its files do.

@@ -72,9 +72,6 @@ struct Inner {
 
 impl Sandbox {
     /// Makes one.
-    ///
-    /// # Errors
-    /// When its limits make no sense, or the backend cannot.
     pub async fn start(
         backend: Arc<dyn Backend>,
         identity: &crate::backend::Identity,
@@ -150,9 +147,6 @@ impl Sandbox {
     }
 
     /// Starts an interpreter that will be waiting when code comes.
-    ///
-    /// # Errors
-    /// When there is none, or it does not start.
     pub async fn prepare(&self) -> Result<(), SandboxError> {
         let mut command = Command::code(Language::Python).env("ASSIZE_GATE", "3");
         if self.inner.isolation == Isolation::Microvm {
@@ -267,17 +261,11 @@ impl Sandbox {
     }
 
     /// Writes a file, with the folders on the way to it.
-    ///
-    /// # Errors
-    /// When it cannot be written, or there is no room.
     pub async fn write(&self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.write_with_mode(path, bytes, 0o644).await
     }
 
     /// The same, with other rights than to read and write.
-    ///
-    /// # Errors
-    /// As [`Sandbox::write`].
     pub async fn write_with_mode(
         &self,
         path: &str,
@@ -340,9 +328,6 @@ impl Sandbox {
     }
 
     /// What is in a folder, by name.
-    ///
-    /// # Errors
-    /// When there is no such folder.
     pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SandboxError> {
         match self.ask(&Request::List { path: path.to_owned() }).await? {
             Reply::Entries(entries) => Ok(entries),
@@ -351,9 +336,6 @@ impl Sandbox {
     }
 
     /// Removes a file, or a folder with all that is in it.
-    ///
-    /// # Errors
-    /// When there is none, or it cannot be removed.
     pub async fn remove(&self, path: &str) -> Result<(), SandboxError> {
         self.ask(&Request::Remove { path: path.to_owned() }).await.map(drop)
     }
@@ -430,9 +412,6 @@ pub enum Event {
 
 impl Running {
     /// What it writes as it comes, and its end. Nothing is lost when the future is dropped.
-    ///
-    /// # Errors
-    /// When it could not be started, or the sandbox broke.
     pub async fn next(&mut self) -> Result<Event, SandboxError> {
         if let Some(ended) = self.ended.clone() {
             return Ok(Event::Ended(self.outcome(ended).await));
@@ -498,17 +477,11 @@ impl Running {
     }
 
     /// All it writes, and how it ended.
-    ///
-    /// # Errors
-    /// As [`Running::next`].
     pub async fn finish(self) -> Result<Finished, SandboxError> {
         self.finish_telling(|_, _| {}).await
     }
 
     /// The same, and tells what it writes as it comes.
-    ///
-    /// # Errors
-    /// As [`Running::finish`].
     pub async fn finish_telling(
         mut self,
         mut tell: impl FnMut(Output, &[u8]),
@@ -574,9 +547,6 @@ impl Running {
     }
 
     /// Sends it a signal.
-    ///
-    /// # Errors
-    /// When it runs no more.
     pub async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
         self.sandbox.ask(&Request::Signal { exec: self.stream.id(), signal }).await.map(drop)
     }
@@ -601,9 +571,6 @@ pub struct Stdin(Sender);
 
 impl Stdin {
     /// Writes as fast as the program reads. `false` when it does not want any more.
-    ///
-    /// # Errors
-    /// When the sandbox is gone.
     pub async fn write(&self, bytes: &[u8]) -> Result<bool, SandboxError> {
         Ok(self.0.send(bytes).await?)
     }

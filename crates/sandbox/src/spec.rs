@@ -24,9 +24,6 @@ pub const LAYERS: &str = "/opt/layers";
 
 impl Layer {
     /// Takes a folder as it is now; nobody may change it from then on.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn of(folder: &Path) -> std::io::Result<Layer> {
         let from = folder.canonicalize()?;
         let mut hash = Sha256::new();
@@ -87,24 +84,18 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The part that cannot be changed once the sandbox is there. Time and output are limits of each
-    /// execution, which the host sends along with it.
-    pub(crate) fn shape(&self) -> Shape {
-        let Limits { memory, cpu_millis, wall: _, processes, output: _, disk } = self.limits;
-        let (image, layers) = (self.image.clone(), self.layers.clone());
-        Shape { image, layers, memory, cpu_millis, processes, disk }
+    /// The part that cannot be changed once the sandbox is there, and that an idle one must share with a request to serve
+    /// it. Time and output are limits of each execution, which the host sends along with it.
+    pub(crate) fn shape(&self) -> Spec {
+        let limits = Limits { wall: Duration::ZERO, output: 0, ..self.limits.clone() };
+        Spec { limits, ..self.unlabelled() }
     }
-}
 
-/// The part of a spec that an idle sandbox must share with a request to serve it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
-    image: Option<String>,
-    layers: Vec<Layer>,
-    memory: u64,
-    cpu_millis: u32,
-    processes: u32,
-    disk: u64,
+    /// The same without labels and the like, which are of a request and not of a sandbox.
+    pub(crate) fn unlabelled(&self) -> Spec {
+        let Spec { image, layers, limits, .. } = self.clone();
+        Spec { image, layers, limits, ..Spec::default() }
+    }
 }
 
 #[cfg(test)]

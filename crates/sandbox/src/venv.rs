@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::interpreter::{
-    Interpreter, Language, is_program, is_script, is_system, links_to, pieces_of,
-};
+use crate::interpreter::{Interpreter, Language, is_program, is_script, is_system, pieces_of};
 
 /// A Python virtual environment. It is read, never run: it may come with an untrusted repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,12 +56,7 @@ impl VirtualEnvironment {
     pub fn interpreter(&self) -> Interpreter {
         let mut pieces = self.parts();
         pieces.extend(pieces_of(&self.base));
-        pieces.retain(|piece| !is_system(piece));
-        pieces.sort();
-        pieces.dedup();
-        let program = self.folder.join("bin/python3");
-        let links = links_to(&program);
-        Interpreter { language: Language::Python, program, pieces, links }
+        Interpreter::of(Language::Python, self.folder.join("bin/python3"), pieces)
     }
 
     /// The folder of its packages.
@@ -98,6 +91,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::interpreter::links_to;
 
     /// A folder with a virtual environment of the system's Python.
     fn environment() -> tempfile::TempDir {

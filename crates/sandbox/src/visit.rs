@@ -41,7 +41,7 @@ pub(crate) enum Wish {
 #[serde(rename_all = "snake_case")]
 enum Answer {
     Yes,
-    Account { peak_memory: Option<u64>, out_of_memory: u64 },
+    Account(Account),
     No(String),
 }
 
@@ -79,10 +79,7 @@ pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: Ca
         (Err(error), _) => Answer::No(format!("this cannot be understood: {error}")),
         (Ok(_), None) => Answer::No("the sandbox is gone".to_owned()),
         (Ok(Wish::Use { .. }), Some(_)) => Answer::Yes,
-        (Ok(Wish::Account { .. }), Some(sandbox)) => {
-            let Account { peak_memory, out_of_memory } = sandbox.account().await;
-            Answer::Account { peak_memory, out_of_memory }
-        }
+        (Ok(Wish::Account { .. }), Some(sandbox)) => Answer::Account(sandbox.account().await),
         (Ok(Wish::End { .. }), Some(_)) => {
             host.end(&id).await;
             Answer::Yes
@@ -316,16 +313,14 @@ struct Visited {
 impl Cell for Visited {
     async fn account(&self) -> Account {
         match knock(&self.door, &Wish::Account { id: self.id.clone() }).await {
-            Ok((_, Answer::Account { peak_memory, out_of_memory })) => {
-                Account { peak_memory, out_of_memory }
-            }
+            Ok((_, Answer::Account(account))) => account,
             _ => Account::default(),
         }
     }
 
     async fn end(&self) {
         // Gone is gone.
-        let _ = knock(&self.door, &Wish::End { id: self.id.clone() }).await;
+        let _ = end(&self.door, &self.id).await;
     }
 
     async fn last_words(&self) -> Option<String> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use assize_config::Isolation;
 use tokio_util::task::TaskTracker;
@@ -23,24 +23,12 @@ const MAX_OTHER_SHAPES: usize = 4;
 /// Idle sandboxes of such a pool.
 const OTHER_SHAPE_SIZE: usize = 2;
 
-/// Sizes of warm pools.
-#[derive(Debug, Clone)]
-pub struct WarmPoolOptions {
-    /// The default shape.
-    pub spec: Spec,
-    /// Size of a pool of the default shape.
-    pub size: usize,
-    /// After this time without a request a pool ends its idle sandboxes, but for those that were started
-    /// before the first request.
-    pub idle: Duration,
-    /// Bytes of memory that must stay available.
-    pub memory_reserve: u64,
-}
-
 /// All warm pools of this process.
 #[derive(Debug)]
 pub struct WarmPools {
-    options: WarmPoolOptions,
+    /// The default shape, and the pool of it.
+    spec: Spec,
+    options: PoolOptions,
     state: Mutex<State>,
     tasks: TaskTracker,
 }
@@ -69,8 +57,9 @@ impl Entry {
 }
 
 impl WarmPools {
-    pub fn new(options: WarmPoolOptions) -> WarmPools {
-        WarmPools { options, state: Mutex::default(), tasks: TaskTracker::new() }
+    /// Pools of which those of the default shape, which is that of this spec, have these options.
+    pub fn new(spec: Spec, options: PoolOptions) -> WarmPools {
+        WarmPools { spec, options, state: Mutex::default(), tasks: TaskTracker::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -79,7 +68,7 @@ impl WarmPools {
 
     /// Opens the pool of the default shape, which keeps its idle sandboxes however long no request comes.
     pub fn start(&self, manager: &Arc<Manager>) -> Arc<Pool> {
-        let pool = self.for_run(manager, &self.options.spec);
+        let pool = self.for_run(manager, &self.spec);
         pool.stay();
         pool
     }
@@ -91,18 +80,14 @@ impl WarmPools {
             entry.used = Instant::now();
             return Arc::clone(&entry.pool);
         }
-        let is_default = spec.shape() == self.options.spec.shape();
+        let is_default = spec.shape() == self.spec.shape();
         let size = match (state.closed, is_default) {
             (true, _) => 0,
             (false, true) => self.options.size,
             (false, false) => self.options.size.min(OTHER_SHAPE_SIZE),
         };
         let size = manager.backend().pool_size(size);
-        let WarmPoolOptions { idle, memory_reserve, .. } = self.options;
-        // Labels are of a request, and not of a shape.
-        let spec =
-            Spec { labels: BTreeMap::new(), region: None, time_to_live: None, ..spec.clone() };
-        let options = PoolOptions { size, idle, memory_reserve };
+        let (spec, options) = (spec.unlabelled(), PoolOptions { size, ..self.options.clone() });
         let counters = Arc::clone(state.counters.entry(manager.isolation()).or_default());
         let pool = Arc::new(manager.pool_with(spec.clone(), options, counters));
         let (manager, used) = (Arc::clone(manager), Instant::now());
@@ -129,8 +114,8 @@ impl WarmPools {
 
     /// The pool that serves requests of this spec, if there is one.
     pub fn for_request(&self, manager: &Arc<Manager>, spec: &Spec) -> Option<Arc<Pool>> {
-        if spec.shape() == self.options.spec.shape() {
-            return Some(self.for_run(manager, &self.options.spec));
+        if spec.shape() == self.spec.shape() {
+            return Some(self.for_run(manager, &self.spec));
         }
         let mut state = self.state();
         let entry = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec))?;
@@ -144,9 +129,6 @@ impl WarmPools {
     }
 
     /// A sandbox for one request: idle until now, or made for it.
-    ///
-    /// # Errors
-    /// When one has to be made and cannot be.
     pub async fn take(&self, manager: &Arc<Manager>, spec: &Spec) -> Result<Sandbox, SandboxError> {
         match self.for_request(manager, spec) {
             Some(pool) => pool.take(spec).await,

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use assize_types::unix_millis;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
@@ -135,10 +136,6 @@ impl Guard {
         Guard { token, tokens, local, hosts, port, links: Mutex::default() }
     }
 
-    fn links(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Instant>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The path with a ticket that lets somebody in once.
     pub(crate) fn link(&self) -> std::io::Result<String> {
         self.ticket().map(|ticket| format!("/enter?ticket={ticket}"))
@@ -146,7 +143,7 @@ impl Guard {
 
     fn ticket(&self) -> std::io::Result<String> {
         let ticket = unguessable()?;
-        let mut links = self.links();
+        let mut links = self.links.lock();
         links.retain(|_, made| made.elapsed() < LINK_LIVES);
         while links.len() >= MOST_LINKS {
             let oldest =
@@ -159,7 +156,7 @@ impl Guard {
 
     /// The cookie for somebody with a ticket, which is then used up.
     pub(crate) fn admit(&self, ticket: &str) -> Option<HeaderValue> {
-        let made = self.links().remove(ticket)?;
+        let made = self.links.lock().remove(ticket)?;
         let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIVES)?;
         self.cookie(token, seconds())
     }
@@ -255,7 +252,7 @@ impl Guard {
 
 /// Seconds since 1970.
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    unix_millis() / 1000
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

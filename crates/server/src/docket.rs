@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use assize_run::{
     AnyTrial, LeaseHolder, Ledger, LiveOutput, ResumeRequest, Role, Run, RunFilter, RunId,
@@ -10,6 +10,7 @@ use assize_run::{
 };
 use assize_service::{PARALLEL, Services};
 use assize_types::{Cancel, CancelReason, FailureKind};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
@@ -58,7 +59,7 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.docket.state();
+        let mut state = self.docket.state.lock();
         state.opening -= 1;
         if let Some(run) = &self.run {
             state.taking_up.remove(run);
@@ -80,14 +81,10 @@ impl Docket {
         Docket { most, store, state: Mutex::default(), tasks: TaskTracker::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A place for one more, if there is one; for a run only if it has none yet.
     pub(crate) fn place(self: &Arc<Self>, run: Option<&RunId>) -> Result<Place, Problem> {
         use axum::http::StatusCode;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             let detail = "the server is stopping";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
@@ -113,7 +110,7 @@ impl Docket {
         let cancel = Cancel::new();
         let (ledger, live) = (trial.ledger(), trial.live_output().cloned());
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             // The server began to stop in the meantime.
             if state.closed {
                 cancel.cancel(CancelReason::Paused);
@@ -142,7 +139,7 @@ impl Docket {
                 }
             };
             release(&*docket.store, &id, life).await;
-            let mut state = docket.state();
+            let mut state = docket.state.lock();
             if let Some(held) = state.held.remove(&id) {
                 state.over += &held.ledger.totals();
             }
@@ -161,18 +158,18 @@ impl Docket {
 
     /// Whether it is being held here.
     pub(crate) fn holds(&self, id: &RunId) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.held.contains_key(id) || state.taking_up.contains(id)
     }
 
     /// What the programs of a trial write while they run, if it is being held here.
     pub(crate) fn live(&self, id: &RunId) -> Option<Arc<LiveOutput>> {
-        self.state().held.get(id)?.live.clone()
+        self.state.lock().held.get(id)?.live.clone()
     }
 
     /// Stops a trial; whether it was being held here.
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let held = state.held.get(id);
         held.inspect(|held| held.cancel.cancel(CancelReason::Stopped)).is_some()
     }
@@ -183,7 +180,7 @@ impl Docket {
     }
 
     pub(crate) fn figures(&self) -> Figures {
-        let state = self.state();
+        let state = self.state.lock();
         let mut totals = state.over;
         for held in state.held.values() {
             totals += &held.ledger.totals();
@@ -223,7 +220,7 @@ impl Docket {
                 continue;
             }
             // They were all let in once.
-            self.state().opening += 1;
+            self.state.lock().opening += 1;
             let place = Place { docket: self.clone(), run: None };
             let again = ResumeRequest { run: run.id.to_string(), take_over: held.is_some() };
             match services.resume(&again, &self.store, PARALLEL).await {
@@ -243,7 +240,7 @@ impl Docket {
     /// Has all trials stop where they are, to go on later.
     pub(crate) async fn close(&self) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.closed = true;
             state.held.values().for_each(|held| held.cancel.cancel(CancelReason::Paused));
         }

@@ -211,16 +211,16 @@ mod tests {
     use super::*;
     use crate::pages;
 
-    fn config(folder: &std::path::Path) -> Settings {
+    fn document() -> Value {
+        let folder = tempfile::tempdir().unwrap();
         let variable = ("ASSIZE_SANDBOX_TIMEOUT_SECONDS".to_owned(), "7.5".to_owned());
-        let environment = Environment::in_folder(folder, [variable].into());
-        Settings::load(&environment, &[]).unwrap()
+        let environment = Environment::in_folder(folder.path(), [variable].into());
+        super::document(&Settings::load(&environment, &[]).unwrap())
     }
 
     #[test]
     fn every_route_is_described_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let document = document(&config(folder.path()));
+        let document = document();
         let mut ids = BTreeSet::new();
         for (path, methods) in document["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
@@ -253,8 +253,7 @@ mod tests {
                 _ => {}
             }
         }
-        let folder = tempfile::tempdir().unwrap();
-        let document = document(&config(folder.path()));
+        let document = document();
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         for reference in found {
@@ -279,8 +278,7 @@ mod tests {
 
     #[test]
     fn event_streams_describe_each_event() {
-        let folder = tempfile::tempdir().unwrap();
-        let document = document(&config(folder.path()));
+        let document = document();
         assert_eq!(document["openapi"], "3.2.0");
         let streams =
             ["/api/runs/{id}/events", "/api/events", "/api/workspaces/{workspace}/events"];
@@ -298,8 +296,7 @@ mod tests {
 
     #[test]
     fn narrowed_places_are_in_the_schemas() {
-        let folder = tempfile::tempdir().unwrap();
-        let document = document(&config(folder.path()));
+        let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);
             assert!(there.is_some(), "{place} is in no schema");
@@ -308,8 +305,7 @@ mod tests {
 
     #[test]
     fn integers_and_settings_have_the_bounds_that_are_enforced() {
-        let folder = tempfile::tempdir().unwrap();
-        let document = document(&config(folder.path()));
+        let document = document();
         let text = document.to_string();
         assert!(!text.contains("\"int64\"") && !text.contains("\"int32\""));
         let after = document["paths"]["/api/events"]["get"]["parameters"].as_array().unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_run::{EventQuery, LiveOutput, Run, RunId, RunKind, RunStatus};
+use assize_run::{EventQuery, LiveOutput, Run, RunId, RunStatus};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use utoipa::IntoParams;
 
-use crate::App;
 use crate::api::runs::Shown;
 use crate::extract::{Path, Query};
 use crate::hub::{Follower, frame, joined};
 use crate::problem::Problem;
+use crate::{App, kinds};
 
 /// How often something is sent though there is nothing to tell, so that nobody takes the line for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -267,7 +267,7 @@ impl App {
     /// The programs of a run, here or wherever in the cluster they run.
     fn watch(&self, run: &Run) -> Option<Watched> {
         match &self.services.member {
-            Some(member) if run.kind == RunKind::Code && run.status == RunStatus::Running => {
+            Some(member) if kinds::runs_programs(run) => {
                 let (live, asking) = assize_service::live::watch(member, &run.id);
                 Some(Watched { _asking: Some(asking), ..Watched::new(live) })
             }

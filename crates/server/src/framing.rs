@@ -9,9 +9,10 @@
 const MAX_LINE: usize = 64;
 
 /// Place in the stream of requests of one connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     /// Before a request line, where empty lines are skipped.
+    #[default]
     Start,
     Head,
     /// So many bytes of a body are left.
@@ -25,7 +26,7 @@ enum Place {
 }
 
 /// Reads the framing of the requests of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Framing {
     place: Place,
     /// Beginning of the current line, and its length.
@@ -33,18 +34,6 @@ pub(crate) struct Framing {
     line_length: u64,
     content_length: Option<u64>,
     chunked: bool,
-}
-
-impl Default for Framing {
-    fn default() -> Framing {
-        Framing {
-            place: Place::Start,
-            line: Vec::with_capacity(MAX_LINE),
-            line_length: 0,
-            content_length: None,
-            chunked: false,
-        }
-    }
 }
 
 impl Framing {

@@ -5,14 +5,15 @@
 //! falls behind and costs nothing but its connection; nobody waits for it, and nothing is lost to it.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use assize_run::{
     AuditEntry, AuditQuery, EventQuery, Log, RunEvent, RunId, Store, StoreError, StoredEvent,
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -125,7 +126,7 @@ impl Hub {
                 }
                 let read = self.read_on().await;
                 // What is told from now on is not seen here: whoever comes next asks the store.
-                *self.recent.write().unwrap_or_else(PoisonError::into_inner) = Recent::default();
+                *self.recent.write() = Recent::default();
                 if let Err(error) = read {
                     tracing::warn!(%error, "events cannot be read");
                     tokio::time::sleep(PAUSE).await;
@@ -142,7 +143,7 @@ impl Hub {
         // What was told while nobody followed is left in the store.
         let newest = self.newest().await?;
         {
-            let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+            let mut recent = self.recent.write();
             *recent = Recent { told: VecDeque::new(), after: newest, last: newest };
         }
         self.last.send_replace(newest);
@@ -155,7 +156,7 @@ impl Hub {
             }
             let told = self.after(None, last, RECENT / 2).await?;
             last = told.last().map_or(last, |told| told.id);
-            let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+            let mut recent = self.recent.write();
             recent.told.extend(told);
             recent.last = last;
             while recent.told.len() > RECENT {
@@ -248,7 +249,7 @@ impl Follower {
     /// From where on all is kept here; and if that is far enough back, what is wanted of it, with the last that was
     /// looked at.
     fn recent(&self) -> (u64, Option<(Vec<Told>, u64)>) {
-        let recent = self.hub.recent.read().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.hub.recent.read();
         if self.after < recent.after || recent.last == 0 {
             return (recent.after, None);
         }

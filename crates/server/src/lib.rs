@@ -14,6 +14,7 @@ mod framing;
 mod headers;
 mod hub;
 mod json;
+mod kinds;
 mod listen;
 mod mcp;
 mod metrics;

@@ -1,7 +1,10 @@
 //! Our tools over streamable HTTP: the draft tools of each workspace on one address, the tool that runs code on another.
 
+use std::sync::Arc;
+
 use crate::tools::{CodeServer, DraftServer, Refusal, Sessions, over_http};
 use assize_draft::{GATE, HANDOFF};
+use assize_types::unix_millis;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -49,7 +52,7 @@ const LONGEST_GREETING: usize = 64 << 10;
 
 /// Lets a message in when all of it is there, and a new client if there is room.
 async fn admit(
-    State((open, longest)): State<(Sessions, usize)>,
+    State((open, longest)): State<(Arc<Sessions>, usize)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -158,17 +161,11 @@ pub(crate) async fn tidy(app: &App) {
             continue;
         }
         let tidied = async {
-            desk.sweep(GATE, now(), assize_draft::keep(&app.services.settings)).await?;
+            desk.sweep(GATE, unix_millis(), assize_draft::keep(&app.services.settings)).await?;
             desk.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
             app.services.reporter.warn(&format!("`{name}`: {error}"));
         }
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -150,7 +150,7 @@ async fn gate(app: &App, page: &mut Figures) -> Result<(), Problem> {
     let help = "Submissions that are kept, by workspace and how they stand.";
     page.about("gate_submissions", "gauge", help);
     for (name, book) in &books {
-        for stage in Stage::ALL {
+        for &stage in Stage::ALL {
             let count = book.submissions.values().filter(|one| one.stage == stage).count();
             let labels = [("workspace", *name), ("stage", stage.name())];
             page.value("gate_submissions", &labels, count as f64);

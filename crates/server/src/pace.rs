@@ -1,9 +1,9 @@
 //! How often trials may be begun.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 
 use crate::problem::Problem;
 
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     fn take_at(&self, now: Instant) -> Result<(), Problem> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let (left, then) = *state;
         let most = f64::from(self.a_minute);
         let grown = now.saturating_duration_since(then).as_secs_f64() * most / 60.0;

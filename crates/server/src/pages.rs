@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use askama::Template;
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY,
@@ -31,13 +32,45 @@ fn worded(text: &Value) -> String {
 pub(crate) const TAGS: [&str; 6] = ["runs", "events", "files", "drafts", "sandboxes", "machine"];
 
 /// A page with a heading.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    title: &'a str,
+    /// Markup of ours.
+    body: &'a str,
+}
+
+/// The page of a program that was built without its own.
+#[derive(Template)]
+#[template(path = "missing.html")]
+struct Missing {
+    title: &'static str,
+    why: String,
+}
+
+/// The description of the API.
+#[derive(Template)]
+#[template(path = "docs.html")]
+struct Docs<'a> {
+    title: &'static str,
+    document: &'a Value,
+}
+
+/// What can be in a shape, field by field.
+#[derive(Template)]
+#[template(path = "shape.html")]
+struct Shape<'a> {
+    schema: &'a Value,
+}
+
+fn rendered(template: &impl Template) -> String {
+    let rendered = template.render();
+    rendered.unwrap_or_else(|error| unreachable!("writing to a string cannot fail: {error}"))
+}
+
+/// A page with a heading, and markup of ours below it.
 pub(crate) fn page(title: &str, body: &str) -> Html<String> {
-    Html(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>{title} · Assize</title>\n\
-         <link rel=\"icon\" href=\"/icon.svg\" type=\"image/svg+xml\">\n\
-         <link rel=\"stylesheet\" href=\"/assets/plain.css\">\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</html>\n"
-    ))
+    Html(rendered(&Page { title, body }))
 }
 
 /// The page; or where it is not part of this program, why, and what is there instead.
@@ -46,16 +79,7 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
         return sent(file, &headers);
     }
     let why = escaped(crate::page::page_missing().unwrap_or_default());
-    let note = format!(
-        "<p>This program was built without its page: {why}. Build it where npm is (Node.js 20.19 or newer), and \
-         it has one.</p>"
-    );
-    let links = "<ul>\n\
-         <li><a href=\"/api/docs\">What can be asked for</a> (<a href=\"/api/openapi.json\">OpenAPI</a>)</li>\n\
-         <li><a href=\"/api/runs\">Runs</a></li>\n<li><a href=\"/api/workspaces\">Workspaces</a></li>\n\
-         <li><a href=\"/api/sandboxes\">Sandboxes</a></li>\n<li><a href=\"/api/doctor\">This machine</a></li>\n\
-         <li><a href=\"/metrics\">Figures</a></li>\n</ul>";
-    page("Assize", &format!("{note}\n{links}")).into_response()
+    Html(rendered(&Missing { title: "Assize", why })).into_response()
 }
 
 /// A file of the page, by its name; what has a hash in its name never changes.
@@ -112,83 +136,36 @@ pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
 
 /// The description of the API, as people read it.
 pub(crate) fn description(document: &Value) -> String {
-    let mut body = String::new();
-    let _ = writeln!(body, "<p>{}</p>", worded(&document["info"]["description"]));
-    let operations = operations(document);
-    for tag in TAGS {
-        let _ = writeln!(body, "<h2>{tag}</h2>");
-        for (path, method, operation) in &operations {
-            if operation["tags"][0] == tag {
-                describe(&mut body, path, method, operation);
-            }
-        }
-    }
-    let _ = writeln!(body, "<h2>shapes</h2>");
-    for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-        let name = escaped(name);
-        // Whoever follows a link to what is within finds it opened.
-        let _ = writeln!(
-            body,
-            "<details><summary><code>{name}</code></summary><div id=\"{name}\">{}</div></details>",
-            shape(schema)
-        );
-    }
-    page("What can be asked for", &body).0
+    rendered(&Docs { title: "What can be asked for", document })
 }
 
-fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
-    let mut all = Vec::new();
-    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in methods.as_object().into_iter().flatten() {
-            all.push((path.as_str(), method.as_str(), operation));
-        }
-    }
-    all
+/// The operations under a tag: path, method and description of each.
+fn operations<'d>(document: &'d Value, tag: &str) -> Vec<(&'d str, &'d str, &'d Value)> {
+    let paths = fields(&document["paths"]).into_iter();
+    let all = paths.flat_map(|(path, methods)| {
+        fields(methods).into_iter().map(move |(method, operation)| (path, method, operation))
+    });
+    all.filter(|(.., operation)| operation["tags"][0] == tag).collect()
 }
 
-fn describe(body: &mut String, path: &str, method: &str, operation: &Value) {
-    let _ = writeln!(
-        body,
-        "<details><summary><b class=\"{method}\">{}</b> <code>{}</code> {}</summary>",
-        method.to_uppercase(),
-        escaped(path),
-        worded(&operation["summary"])
-    );
-    let more = worded(&operation["description"]);
-    if !more.is_empty() {
-        let _ = writeln!(body, "<p>{more}</p>");
-    }
-    let parameters: Vec<&Value> =
-        operation["parameters"].as_array().into_iter().flatten().collect();
-    if !parameters.is_empty() {
-        let _ = writeln!(body, "<table>");
-        for one in parameters {
-            let needed = if one["required"] == true { ", needed" } else { "" };
-            let _ = writeln!(
-                body,
-                "<tr><td><code>{}</code><td>{}{needed}<td>{}<td>{}",
-                worded(&one["name"]),
-                worded(&one["in"]),
-                kind_of(&one["schema"]),
-                worded(&one["description"])
-            );
-        }
-        let _ = writeln!(body, "</table>");
-    }
-    if let Some(shape) = shape_of(&operation["requestBody"]["content"]) {
-        let _ = writeln!(body, "<p>takes {shape}</p>");
-    }
-    let _ = writeln!(body, "<table>");
-    for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
-        let shape = shape_of(&answer["content"]).unwrap_or_default();
-        let _ = writeln!(
-            body,
-            "<tr><td>{}<td>{}<td>{shape}",
-            escaped(status),
-            worded(&answer["description"])
-        );
-    }
-    let _ = writeln!(body, "</table></details>");
+/// The fields of an object.
+fn fields(object: &Value) -> Vec<(&str, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.map(|(name, value)| (name.as_str(), value)).collect()
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The schemas that a schema is made of.
+fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+    ["oneOf", "anyOf", "allOf"].into_iter().flat_map(|key| items(&schema[key]))
+}
+
+/// Whether an object must have a field.
+fn requires(schema: &Value, name: &str) -> bool {
+    items(&schema["required"]).iter().any(|required| required == name)
 }
 
 /// A link to a shape, or the type of what is sent.
@@ -200,42 +177,8 @@ fn shape_of(content: &Value) -> Option<String> {
     })
 }
 
-/// What can be in a shape, field by field.
 fn shape(schema: &Value) -> String {
-    let mut body = String::new();
-    if schema["description"].is_string() {
-        let _ = writeln!(body, "<p>{}</p>", worded(&schema["description"]));
-    }
-    // One of these, or all of these.
-    let keys = ["oneOf", "anyOf", "allOf"];
-    for part in keys.iter().flat_map(|key| schema[*key].as_array().into_iter().flatten()) {
-        let _ = match part["$ref"].is_string() {
-            true => writeln!(body, "<p>all of {}</p>", kind_of(part)),
-            false => writeln!(body, "{}", shape(part)),
-        };
-    }
-    let fields: Vec<(&String, &Value)> =
-        schema["properties"].as_object().into_iter().flatten().collect();
-    if !fields.is_empty() {
-        let _ = writeln!(body, "<table>");
-        let required = schema["required"].as_array();
-        for (name, field) in fields {
-            let needed = required.is_some_and(|all| all.iter().any(|one| one == name));
-            let _ = writeln!(
-                body,
-                "<tr><td><code>{}</code>{}<td>{}<td>{}",
-                escaped(name),
-                if needed { "" } else { " (optional)" },
-                kind_of(field),
-                worded(&field["description"])
-            );
-        }
-        let _ = writeln!(body, "</table>");
-    }
-    if !schema["enum"].is_null() || !schema["const"].is_null() {
-        let _ = writeln!(body, "<p>{}</p>", kind_of(schema));
-    }
-    body
+    rendered(&Shape { schema })
 }
 
 /// Which values there can be, in a few words.

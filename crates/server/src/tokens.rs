@@ -7,16 +7,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use assize_types::{Fingerprint, unix_millis};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::auth::{Token, same, unguessable};
-use crate::mcp::now;
 
 /// Lifetime of a token unless the request says otherwise, and the longest.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -87,7 +88,7 @@ impl Tokens {
 
     /// Lists the tokens that have not expired, the oldest first.
     pub fn list(&self) -> Result<Vec<TokenInfo>, TokensError> {
-        let now = now();
+        let now = unix_millis();
         let entries = self.entries()?;
         let valid = entries.iter().filter(|entry| self.is_valid(entry, now));
         Ok(valid.map(|entry| entry.info.clone()).collect())
@@ -107,8 +108,8 @@ impl Tokens {
         }
         let failed = |source| self.failed(source);
         let (id, secret) = (unguessable().map_err(failed)?, unguessable().map_err(failed)?);
-        let id = format!("tok-{}", hex(&Sha256::digest(id)[..4]));
-        let created = now();
+        let id = format!("tok-{}", &Fingerprint::of(id).to_string()[..8]);
+        let created = unix_millis();
         let expires = created + u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         let info = TokenInfo { id: id.clone(), scope: scope.to_owned(), created, expires };
         let hash = self.hash(&info.id, &secret);
@@ -125,7 +126,7 @@ impl Tokens {
 
     /// Revokes a token; whether there was one with that id.
     pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
-        let now = now();
+        let now = unix_millis();
         self.change(|entries| {
             let known =
                 entries.iter().any(|entry| entry.info.id == id && self.is_valid(entry, now));
@@ -142,7 +143,8 @@ impl Tokens {
         let entries = entries.ok()?;
         let entry = entries.iter().find(|entry| entry.info.id == id)?;
         let fits = same(&entry.hash, &self.hash(id, secret));
-        (fits && entry.info.scope == scope && now() < entry.info.expires).then(|| id.to_owned())
+        (fits && entry.info.scope == scope && unix_millis() < entry.info.expires)
+            .then(|| id.to_owned())
     }
 
     /// Whether a token is of this owner and has not expired. The check of the id does not need the secret.
@@ -152,8 +154,8 @@ impl Tokens {
 
     /// Beginning of all hashes of this owner.
     fn owner_mark(&self) -> String {
-        let hash = Sha256::new().chain_update(b"assize owner ").chain_update(self.owner.reveal());
-        hex(&hash.finalize()[..4])
+        let hash = Fingerprint::of(format!("assize owner {}", self.owner.reveal()));
+        hash.to_string()[..8].to_owned()
     }
 
     fn hash(&self, id: &str, secret: &str) -> String {
@@ -171,7 +173,7 @@ impl Tokens {
         };
         let meta = file.metadata().map_err(|error| self.failed(error))?;
         let stamp = (meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if let Some((known, entries)) = &*read
             && *known == stamp
         {
@@ -216,10 +218,6 @@ pub(crate) fn is_scope(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let named = |name: &str| !name.is_empty() && name.len() <= 60 && name.chars().all(plain);
     text == "code" || text.strip_prefix("drafts/").is_some_and(named)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -267,7 +265,7 @@ mod tests {
         assert_eq!(other.list().unwrap(), []);
         let (id, _) = text.split_once('.').unwrap();
         own.change(|entries| {
-            entries[0].info.expires = now() - 1;
+            entries[0].info.expires = unix_millis() - 1;
             Ok(())
         })
         .unwrap();

@@ -3,8 +3,7 @@
 use assize_gateway::{Estimate, Gateway};
 use assize_llm::answer::generate_value;
 use assize_llm::{
-    AnswerError, Call, Model, ModelError, Prompt, Provenance, Request, Response, Schema, Stop,
-    Totals,
+    AnswerError, Call, Model, Prompt, Provenance, Request, Response, Schema, Stop, Totals,
 };
 use assize_types::{Cancel, Cost, Failure, FailureKind, Usage, trail};
 use serde_json::Value;
@@ -46,9 +45,6 @@ pub struct Answered {
 
 impl Services {
     /// Chooses the model for a question.
-    ///
-    /// # Errors
-    /// When the question is empty, its schema is invalid, or no model can be chosen.
     pub async fn prepare(&self, question: Question) -> Result<PreparedQuestion, Failure> {
         if question.text.trim().is_empty() {
             return Err(Failure::new(FailureKind::Usage, "the question is empty"));
@@ -91,17 +87,11 @@ impl PreparedQuestion {
     }
 
     /// Refuses to call an estimate complete that has no cost.
-    ///
-    /// # Errors
-    /// When the price of the model is unknown.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         self.gateway.check_price(cost)
     }
 
     /// Sends it; `on_delta` is told the answer as it comes.
-    ///
-    /// # Errors
-    /// When no answer came.
     pub async fn send(
         &self,
         on_delta: Option<&(dyn Fn(Delta<'_>) + Send + Sync)>,
@@ -112,7 +102,7 @@ impl PreparedQuestion {
         let answered = match outcome {
             Ok((value, responses)) => Answered::of(value, responses),
             Err(error) => {
-                let sent = error.model_error().map_or(0, ModelError::attempts);
+                let sent = error.model_error().map_or(0, |error| error.attempts);
                 let attempts = Response::total_attempts(error.responses()) + sent;
                 trail::workflow_completed(false, attempts);
                 return Err(error.into());
@@ -137,9 +127,6 @@ impl PreparedQuestion {
     }
 
     /// Refuses what is no answer: the model declined, or was cut off.
-    ///
-    /// # Errors
-    /// With the verdict.
     pub fn check(&self, answered: &Answered) -> Result<(), Failure> {
         match answered.last.stop {
             Stop::Refused => {

@@ -25,9 +25,6 @@ pub type MicrovmSources = microvm::Sources;
 
 impl Services {
     /// Images of this machine.
-    ///
-    /// # Errors
-    /// When settings of a project that is not trusted would be needed.
     pub fn images(&self) -> Result<Images, Failure> {
         self.settings.refuse_withheld()?;
         let sandboxes = self.sandboxes();
@@ -41,9 +38,6 @@ impl Services {
 
 impl Images {
     /// Builds the base image of containers from Debian packages; gives its name and bytes.
-    ///
-    /// # Errors
-    /// When there is no Docker engine, or the packages cannot be had.
     pub async fn build_base(
         &self,
         progress: &mut (dyn FnMut(&str) + Send),
@@ -62,17 +56,11 @@ impl Images {
     }
 
     /// Prepares another image for containers; gives its name.
-    ///
-    /// # Errors
-    /// When there is no Docker engine, or no such image.
     pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
         Ok(self.docker.make_ready(image).await?)
     }
 
     /// Builds the image of microVMs.
-    ///
-    /// # Errors
-    /// When something that it is made from cannot be had.
     pub async fn build_microvm(
         &self,
         sources: MicrovmSources,
@@ -87,9 +75,6 @@ impl Images {
     }
 
     /// All images, and why those of containers are not among them.
-    ///
-    /// # Errors
-    /// When there is neither a Docker engine nor an image of microVMs.
     pub async fn list(&self) -> Result<(Vec<ImageInfo>, Option<String>), Failure> {
         let own = self.microvm.image().map(|image| ImageInfo {
             name: MICROVM.to_owned(),
@@ -110,9 +95,6 @@ impl Images {
     }
 
     /// Removes an image.
-    ///
-    /// # Errors
-    /// When there is no such image, or it is in use.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         if name != MICROVM {
             return Ok(self.docker.remove_image(name).await?);

@@ -104,9 +104,6 @@ impl Services {
     }
 
     /// Makes all runs of this process share backends and warm pools, of at most so many idle sandboxes.
-    ///
-    /// # Errors
-    /// When the limits of the settings are invalid.
     pub fn share_backends(&mut self, most: usize) -> Result<Arc<SharedBackends>, Failure> {
         let shared = Arc::new(SharedBackends::new(&self.sandboxes(), most)?);
         self.shared = Some(shared.clone());
@@ -133,9 +130,6 @@ impl Services {
     }
 
     /// The runner of all runs in a store.
-    ///
-    /// # Errors
-    /// When the labels of the settings cannot be read.
     pub fn runner(&self, store: &Arc<dyn Store>) -> Result<Runner, Failure> {
         let placement = match &self.member {
             Some(member) if self.role != Role::Worker => Placement::Cluster(member.clone()),
@@ -184,9 +178,6 @@ impl Services {
     }
 
     /// Joins a cluster as a worker, and finds out what can be done here.
-    ///
-    /// # Errors
-    /// When no cluster is named, it cannot be joined, or no sandbox can be made.
     pub async fn worker(mut self, offer: &Offer) -> Result<Worker, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_none() {
@@ -206,9 +197,6 @@ impl Services {
 
 impl Services {
     /// Tells the other members of the cluster that this process is a server, until the handle is dropped.
-    ///
-    /// # Errors
-    /// When the cluster does not answer.
     pub async fn announce_server(&self) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
         let Some(member) = &self.member else { return Ok(None) };
         let node = node(member, NodeRole::Server, 0, Abilities::default());

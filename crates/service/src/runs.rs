@@ -16,9 +16,6 @@ use crate::Services;
 
 impl Services {
     /// Resumes a run of any kind; of an evaluation, so many problems are solved at once.
-    ///
-    /// # Errors
-    /// When it cannot be executed, or another process holds its lease.
     pub async fn resume(
         &self,
         request: &ResumeRequest,
@@ -76,9 +73,6 @@ impl Resume for Services {
 }
 
 /// The settings, with the provider, model and isolation that a run was started with, unless others are requested now.
-///
-/// # Errors
-/// When they are not known any more.
 pub fn settings_of_run(settings: &Settings, run: &Run) -> Result<Settings, Failure> {
     let RunInput { provider, model, isolation, .. } = RunInput::of(run)?;
     let mut before = Vec::new();

@@ -62,9 +62,6 @@ pub struct Program {
 
 impl Services {
     /// Sandboxes of this machine that have a name.
-    ///
-    /// # Errors
-    /// When their records cannot be read.
     pub async fn named_sandboxes(&self) -> Result<NamedSandboxes, Failure> {
         // A manager that makes nothing, and reaches what others made.
         let manager = self.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
@@ -72,9 +69,6 @@ impl Services {
     }
 
     /// Looks at what a sandbox would be, before a process is started that holds it.
-    ///
-    /// # Errors
-    /// When it cannot be made, or another sandbox has its name.
     pub async fn look_at(&self, new: &NewSandbox) -> Result<Prospect, Failure> {
         let key = Key::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
@@ -90,9 +84,6 @@ impl Services {
     }
 
     /// Makes a sandbox that this process holds.
-    ///
-    /// # Errors
-    /// When it cannot be made, or another sandbox has its name.
     pub async fn hold(&self, new: NewSandbox) -> Result<HeldSandbox, Failure> {
         let key = Key::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
@@ -123,17 +114,11 @@ impl HeldSandbox {
 
 impl NamedSandboxes {
     /// Those that have all of these labels.
-    ///
-    /// # Errors
-    /// When their records cannot be read.
     pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<Record>, Failure> {
         Ok(self.manager.list(labels)?)
     }
 
     /// Removes one, of a run or made by hand.
-    ///
-    /// # Errors
-    /// When there is none of that name.
     pub async fn remove(&self, run: Option<&str>, name: &str) -> Result<(), Failure> {
         match self.manager.delete(&Key::new(run, name)?).await? {
             true => Ok(()),
@@ -147,9 +132,6 @@ impl NamedSandboxes {
     }
 
     /// Starts a program in one; gives the limits that apply to the program, too.
-    ///
-    /// # Errors
-    /// When there is no such sandbox, or it broke.
     pub async fn exec(
         &self,
         run: Option<&str>,
@@ -168,9 +150,6 @@ impl NamedSandboxes {
     }
 
     /// Copies a file or folder of this machine into one. `from` is the path as the user typed it.
-    ///
-    /// # Errors
-    /// When there is no such sandbox, or something cannot be read or written.
     pub async fn copy_in(
         &self,
         run: Option<&str>,
@@ -188,9 +167,6 @@ impl NamedSandboxes {
     }
 
     /// Copies a file or folder of one to this machine.
-    ///
-    /// # Errors
-    /// When there is no such sandbox, or something cannot be read or written.
     pub async fn copy_out(
         &self,
         run: Option<&str>,

@@ -26,9 +26,6 @@ impl Services {
 
     /// Opens the store to write, and creates it if need be; in a cluster, workers execute the runs in it. `safe` says
     /// that what is written must outlive a power cut, whatever the settings say of the rest.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
     pub async fn open_store(&mut self, safe: bool) -> Result<Arc<dyn Store>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -44,9 +41,6 @@ impl Services {
     }
 
     /// Opens the store of a server, which waits for the servers of its cluster however long it takes.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
     pub async fn open_server_store(&mut self) -> Result<Arc<dyn Store>, Failure> {
         if self.settings.cluster.servers.is_none() {
             return self.open_store(true).await;
@@ -57,9 +51,6 @@ impl Services {
     }
 
     /// Opens the store to read; `None` where nothing was ever kept.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
     pub async fn open_store_to_read(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -77,9 +68,6 @@ impl Services {
     }
 
     /// State of the cluster that the settings name.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub async fn cluster_status(&self) -> Result<Status, Failure> {
         let (member, store) = self.join_with_patience().await?;
         Status::of(&member, &*store).await

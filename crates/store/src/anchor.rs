@@ -73,9 +73,6 @@ pub enum HeadKeyError {
 
 impl SignedHead {
     /// Checks who signed it: the line is as it was signed, with this key.
-    ///
-    /// # Errors
-    /// With what is wrong.
     pub fn check_signature(&self, known: Option<&HeadKey>) -> Result<(), HeadError> {
         let entry = self.entry;
         let signed = UnparsedPublicKey::new(&ED25519, &self.key);
@@ -97,9 +94,6 @@ impl SignedHead {
 }
 
 /// Checks that an entry is still in a log, oldest entry first, with its hash.
-///
-/// # Errors
-/// When the log is shorter, or the entry is another.
 pub fn check_head(log: &[AuditEntry], entry: u64, hash: Fingerprint) -> Result<(), HeadError> {
     let found = match entry {
         0 => Some(Fingerprint::NONE),
@@ -168,9 +162,6 @@ impl HeadKey {
 
     /// Reads the key from a file, which is created with a new key if it is not there. Of several processes that create
     /// it at once, all get the same key.
-    ///
-    /// # Errors
-    /// When it can be neither read nor created.
     pub fn read_or_create(path: &Path) -> Result<HeadKey, HeadKeyError> {
         if let Some(key) = HeadKey::read(path)? {
             return Ok(key);

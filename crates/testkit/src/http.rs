@@ -2,13 +2,36 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::gate::Turnstile;
+/// Lets threads through one by one, as often as another says.
+#[derive(Debug, Default)]
+pub(crate) struct Turnstile {
+    admitted: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Turnstile {
+    pub(crate) fn admit(&self, count: usize) {
+        let mut admitted = self.admitted.lock().unwrap();
+        *admitted = admitted.saturating_add(count);
+        self.changed.notify_all();
+    }
+
+    /// Lets everyone through from now on.
+    pub(crate) fn open(&self) {
+        self.admit(usize::MAX / 2);
+    }
+
+    fn pass(&self) {
+        let admitted = self.admitted.lock().unwrap();
+        *self.changed.wait_while(admitted, |admitted| *admitted == 0).unwrap() -= 1;
+    }
+}
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]
@@ -60,7 +83,9 @@ pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action
     while let Ok(Some(request)) = read_request(&mut stream, &mut buffer) {
         match decide(request) {
             Action::Respond { status, headers, body } => {
-                if respond(&mut stream, status, &headers, &body).is_err() {
+                let length = format!("content-length: {}", body.len());
+                let answer = [head(status, &headers, &length).as_bytes(), &body].concat();
+                if stream.write_all(&answer).is_err() {
                     return;
                 }
             }
@@ -124,17 +149,6 @@ fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
 fn head(status: u16, headers: &[(String, String)], length: &str) -> String {
     let own: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     format!("HTTP/1.1 {status} X\r\n{own}{length}\r\n\r\n")
-}
-
-fn respond(
-    stream: &mut TcpStream,
-    status: u16,
-    headers: &[(String, String)],
-    body: &[u8],
-) -> io::Result<()> {
-    let mut bytes = head(status, headers, &format!("content-length: {}", body.len())).into_bytes();
-    bytes.extend_from_slice(body);
-    stream.write_all(&bytes)
 }
 
 fn send_pieces(

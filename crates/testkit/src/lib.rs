@@ -12,7 +12,6 @@
 )]
 
 mod fake;
-mod gate;
 mod http;
 mod nats;
 

@@ -5,6 +5,7 @@
 //! must agree on and neither of them owns is at home here.
 
 mod cancel;
+mod clock;
 mod failure;
 mod fingerprint;
 mod money;
@@ -14,6 +15,7 @@ pub mod trail;
 mod usage;
 
 pub use cancel::{Cancel, CancelReason};
+pub use clock::unix_millis;
 pub use failure::{Failure, FailureKind};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use money::{Cost, Money};

@@ -1,7 +1,7 @@
 //! Messages to the user while something runs.
 
 /// Shows messages to the user while something runs.
-pub trait Reporter: Send + Sync {
+pub trait Reporter: std::fmt::Debug + Send + Sync {
     /// Something the user must know.
     fn warn(&self, text: &str);
 

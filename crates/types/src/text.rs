@@ -2,6 +2,25 @@
 
 use crate::{Failure, FailureKind};
 
+/// Implements serde's traits for a type by its text: it is written as it is displayed, and read by [`std::str::FromStr`].
+#[macro_export]
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                let text = <String as ::serde::Deserialize>::deserialize(from)?;
+                text.parse().map_err(::serde::de::Error::custom)
+            }
+        }
+    };
+}
+
 /// Refuses text that is empty or longer than so many MiB.
 ///
 /// # Errors

@@ -5,8 +5,8 @@
 //! somebody else begins anew, and is answered at once what was answered before.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assize_cluster::{
     Answering, Cluster, DEBATE, MOST_TRIES, Member, Needs, Unanswered, Work, in_a_sandbox,
@@ -22,6 +22,7 @@ use assize_run::{Run, RunId, RunStatus, Store, StoreError};
 use assize_sandbox::Spec;
 use assize_types::{Cancel, CancelReason};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -128,16 +129,10 @@ struct InCluster {
     isolations: Mutex<BTreeSet<String>>,
 }
 
-impl InCluster {
-    fn isolations(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.isolations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[async_trait]
 impl Debates for InCluster {
     fn isolation(&self) -> String {
-        let isolations = self.isolations();
+        let isolations = self.isolations.lock();
         match isolations.is_empty() {
             true => "sandboxes of the cluster".to_owned(),
             false => {
@@ -191,7 +186,7 @@ impl Debates for InCluster {
                 }
                 match told {
                     Some(Told::CameTo(CameTo::Verdict { mut held, walls })) => {
-                        self.isolations().insert(walls);
+                        self.isolations.lock().insert(walls);
                         held.remade.splice(0..0, remade);
                         return Ok(*held);
                     }

@@ -5,8 +5,8 @@
 //! last minute for used up, and waits until everybody has said what they have under way.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_cluster::{Answering, LIMITS, Lease, Member, Needs, Place, Times, Unanswered, Work};
@@ -16,6 +16,7 @@ use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer};
 use assize_run::StoreError;
 use assize_types::Cancel;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -92,10 +93,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn calls(&self) -> MutexGuard<'_, HashMap<String, Under>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn say(&self, said: &Said) -> Result<Value, Unanswered> {
         self.member.cluster.ask(&name(self.provider), &json!(said)).await
     }
@@ -117,7 +114,7 @@ impl Shared {
         loop {
             tokio::time::sleep(interval).await;
             let calls: Vec<(String, Under)> =
-                self.calls().iter().map(|(id, under)| (id.clone(), *under)).collect();
+                self.calls.lock().iter().map(|(id, under)| (id.clone(), *under)).collect();
             if calls.is_empty() {
                 continue;
             }
@@ -158,14 +155,14 @@ struct Far {
 
 impl Admitted for Far {
     fn used(&self, tokens: u64) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
+        *self.used.lock() = Some(tokens);
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        self.shared.calls().remove(&self.id);
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.calls.lock().remove(&self.id);
+        let used = self.used.lock().take();
         let said = Said::Done { id: self.id.clone(), used };
         let shared = self.shared.clone();
         // If it is not heard, what is under way without it is said soon.
@@ -183,7 +180,7 @@ impl Pace for FarPacer {
     ) -> Result<Box<dyn Admitted>, Duration> {
         let node = self.shared.member.id.clone();
         let id = format!("{node}-{}", self.next.fetch_add(1, Ordering::Relaxed));
-        self.shared.calls().insert(id.clone(), Under { tokens, waits: true });
+        self.shared.calls.lock().insert(id.clone(), Under { tokens, waits: true });
         let far = Far { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
         let cluster = &self.shared.member.cluster;
         let before = cluster.away();
@@ -209,7 +206,7 @@ impl Pace for FarPacer {
             self.shared.found.store(found, Ordering::Relaxed);
             match answer.ok().and_then(|answer| serde_json::from_value(answer).ok()) {
                 Some(Answer::Yes) => {
-                    self.shared.calls().insert(id, Under { tokens, waits: false });
+                    self.shared.calls.lock().insert(id, Under { tokens, waits: false });
                     return Ok(Box::new(far));
                 }
                 Some(Answer::NotWithin(wait)) => return Err(Duration::from_millis(wait)),
@@ -308,7 +305,7 @@ impl Asked {
             let by = Instant::now() + Duration::from_millis(within);
             let answer = match pacer.admit(tokens, by, &|_| {}).await {
                 Ok(admitted) => {
-                    *given.lock().unwrap_or_else(PoisonError::into_inner) = Some(admitted);
+                    *given.lock() = Some(admitted);
                     Answer::Yes
                 }
                 Err(wait) => Answer::NotWithin(millis(wait)),
@@ -328,13 +325,9 @@ impl Asked {
 }
 
 impl Keeper {
-    fn nodes(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the dead had under way is over.
     fn forget_the_dead(&self) {
-        self.nodes().retain(|_, node| node.heard.elapsed() < self.times.lease());
+        self.nodes.lock().retain(|_, node| node.heard.elapsed() < self.times.lease());
     }
 
     /// The answer to come; the same for the same call, however often it is asked for.
@@ -345,7 +338,7 @@ impl Keeper {
         tokens: u64,
         within: u64,
     ) -> watch::Receiver<Option<Answer>> {
-        let mut nodes = self.nodes();
+        let mut nodes = self.nodes.lock();
         let known = nodes.entry(node.to_owned()).or_insert_with(Known::new);
         known.heard = Instant::now();
         let begin = || Asked::begin(self.pacer.clone(), tokens, within);
@@ -353,9 +346,9 @@ impl Keeper {
     }
 
     fn done(&self, id: &str, used: Option<u64>) {
-        for known in self.nodes().values_mut() {
+        for known in self.nodes.lock().values_mut() {
             if let Some(asked) = known.calls.remove(id) {
-                let permit = asked.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let permit = asked.permit.lock().take();
                 if let (Some(permit), Some(used)) = (permit, used) {
                     permit.used(used);
                 }
@@ -365,7 +358,7 @@ impl Keeper {
 
     /// Takes what somebody says they have under way for all that they have.
     fn under(&self, node: String, calls: Vec<(String, Under)>) {
-        let mut nodes = self.nodes();
+        let mut nodes = self.nodes.lock();
         let known = nodes.entry(node).or_insert_with(Known::new);
         known.heard = Instant::now();
         // What was asked just now may be missing in what was said a moment before.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use assize_cluster::{
     Abilities, DEBATE, LIMITS, MOST_TRIES, Member, Node, NodeRole, Place, RUN, RunWork, Taken,
@@ -20,8 +20,9 @@ use assize_run::{
 };
 use assize_sandbox::memory::meminfo;
 use assize_sandbox::{Sandboxes, Spec};
-use assize_types::{Cancel, CancelReason, Failure, FailureKind, Reporter};
+use assize_types::{Cancel, CancelReason, Failure, FailureKind, Reporter, unix_millis};
 use async_trait::async_trait;
+use scopeguard::guard;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -36,9 +37,6 @@ pub const PARALLEL: u32 = 4;
 #[async_trait]
 pub trait Resume: Send + Sync {
     /// Claims a run with these settings; of an evaluation, so many problems are solved at once.
-    ///
-    /// # Errors
-    /// When it cannot be executed here, or another process has claimed it.
     async fn resume(
         &self,
         request: &ResumeRequest,
@@ -109,44 +107,6 @@ pub(super) enum Outcome {
     Lost,
     /// No worker can run it.
     DeadLetter { why: String },
-}
-
-/// A sandbox that is in use, as others see it.
-struct Busy<'a>(&'a watch::Sender<Node>);
-
-impl Busy<'_> {
-    fn begin(node: &watch::Sender<Node>) -> Busy<'_> {
-        node.send_modify(|node| node.busy += 1);
-        Busy(node)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|node| node.busy -= 1);
-    }
-}
-
-/// A run that is held here, as others see it.
-struct Holds<'a> {
-    node: &'a watch::Sender<Node>,
-    run: String,
-}
-
-impl<'a> Holds<'a> {
-    fn begin(node: &'a watch::Sender<Node>, run: &RunId) -> Holds<'a> {
-        node.send_modify(|node| node.holds.push(run.to_string()));
-        Holds { node, run: run.to_string() }
-    }
-}
-
-impl Drop for Holds<'_> {
-    fn drop(&mut self) {
-        self.node.send_modify(|node| {
-            let held = node.holds.iter().position(|run| *run == self.run);
-            held.map(|held| node.holds.swap_remove(held));
-        });
-    }
 }
 
 impl Host {
@@ -248,7 +208,11 @@ impl Worker {
     }
 
     async fn work(&self, taken: Taken, permit: OwnedSemaphorePermit, place: Place) {
-        let _busy = (place == Place::Sandbox).then(|| Busy::begin(&self.node));
+        // A sandbox that is in use, as others see it.
+        let _busy = (place == Place::Sandbox).then(|| {
+            self.node.send_modify(|node| node.busy += 1);
+            guard((), |()| self.node.send_modify(|node| node.busy -= 1))
+        });
         let (what, tries) = (taken.work.to_string(), taken.tries);
         tracing::info!(work = what, tries, "taken");
         let outcome = match taken.work.kind.as_str() {
@@ -363,7 +327,14 @@ impl Worker {
         if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
             return Ok(Outcome::Later { after: member.cluster.times().retry() });
         }
-        let _holds = Holds::begin(&self.node, id);
+        // A run that is held here, as others see it.
+        self.node.send_modify(|node| node.holds.push(id.to_string()));
+        let _holds = guard((), |()| {
+            self.node.send_modify(|node| {
+                let held = node.holds.iter().position(|run| run == id.as_str());
+                held.map(|held| node.holds.swap_remove(held));
+            });
+        });
         let asked = last.clone().map(|last| last.asked).unwrap_or_default();
         let asked = asked.into_iter().map(|(key, value)| Ok((key.parse()?, value)));
         let asked: Result<Vec<(SettingKey, String)>, Failure> = asked.collect();
@@ -556,7 +527,6 @@ fn describe(member: &Member, offer: &Offer, isolations: &[Isolation]) -> Node {
 /// This process as others see it.
 pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -> Node {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     Node {
         id: member.id.clone(),
         role,
@@ -564,7 +534,7 @@ pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -
         speaks: VERSION,
         host: host.trim().to_owned(),
         pid: std::process::id(),
-        since: u64::try_from(since).unwrap_or(u64::MAX),
+        since: unix_millis(),
         slots,
         busy: 0,
         keeps: Vec::new(),

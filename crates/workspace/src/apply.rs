@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use assize_types::Fingerprint;
@@ -21,9 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copies::Copies;
-use crate::folder::{Folder, folder_in, open_in};
+use crate::folder::Folder;
 use crate::inside::Inside;
-use crate::workspace::{FileError, Workspace, beneath};
+use crate::workspace::{FileError, Workspace};
 
 /// The permissions of a new file, before the umask.
 const NEW_FILE: u32 = 0o644;
@@ -119,7 +118,7 @@ impl Applier<'_> {
     /// Gives a staged file the owner, the permissions and the attributes of the file that it replaces.
     fn dress(&self, staged: &File, path: &Inside) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let original = match beneath(self.workspace.root(), path.parts(), flags) {
+        let original = match self.workspace.root().beneath(path.parts(), flags) {
             Ok(original) => File::from(original),
             // A new file has what the umask leaves it.
             Err(FileError::Missing) => return Ok(()),
@@ -247,16 +246,12 @@ impl Applier<'_> {
     }
 
     /// The folder of a file; made, with those above it, where a new file is to be.
-    fn folder(&self, item: &Item<'_>) -> Result<OwnedFd, FileError> {
+    fn folder(&self, item: &Item<'_>) -> Result<Folder, FileError> {
         let (_, folders) = item.path.parts().split_last().ok_or(FileError::Missing)?;
-        let mut at = self.workspace.root().try_clone()?;
-        for folder in folders {
-            at = match item.change.before {
-                None => folder_in(at.as_fd(), folder)?,
-                Some(_) => open_in(at.as_fd(), folder)?,
-            };
+        match item.change.before {
+            None => self.workspace.root().within(folders),
+            Some(_) => self.workspace.root().existing_within(folders),
         }
-        Ok(at)
     }
 
     /// One file changes places with what was staged for it.
@@ -272,34 +267,27 @@ impl Applier<'_> {
 
     /// Whether the file was what it should be; where it was not, it still is what it was.
     fn try_swap(&self, item: &Item<'_>) -> Result<bool, FileError> {
-        let (folder, name) = (self.folder(item)?, item.path.name());
-        let staging = self.staging.handle();
+        let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         let right = match (item.change.before, item.change.after) {
             (None, None) => true,
-            (None, Some(_)) => match move_to(staging, &item.staged, folder.as_fd(), name) {
+            (None, Some(_)) => match move_to(staging, &item.staged, &folder, name) {
                 Ok(()) => true,
                 Err(FileError::InTheWay) => false,
                 Err(error) => return Err(error),
             },
             // Links and what has several names are told apart before anything moves.
             (Some(before), _) if self.now(&item.path)? != Some(before) => false,
-            (Some(before), Some(_)) => match self.exchange(item) {
-                // What was there is staged now: was it still the same?
-                Ok(()) if self.staged_is(item) != Some(before) => {
-                    self.exchange(item)?;
-                    false
-                }
-                Ok(()) => true,
+            (before, Some(_)) => match self.exchange_for(item, before) {
                 // File systems that cannot.
-                Err(FileError::Io(error)) if error.raw_os_error() == Some(INVALID) => {
+                Err(FileError::Io(error)) if error.raw_os_error() == INVALID => {
                     renameat(staging, &item.staged, &folder, name).map_err(moved)?;
                     true
                 }
-                Err(error) => return Err(error),
+                exchanged => exchanged?,
             },
-            (Some(before), None) => {
-                move_to(folder.as_fd(), name, staging, &item.staged)?;
-                let same = self.staged_is(item) == Some(before);
+            (before, None) => {
+                move_to(&folder, name, staging, &item.staged)?;
+                let same = self.staged_is(item) == before;
                 if !same {
                     self.exchange(item)?;
                 }
@@ -312,15 +300,28 @@ impl Applier<'_> {
 
     /// What is staged and what is there change places; where nothing is there, it goes back.
     fn exchange(&self, item: &Item<'_>) -> Result<(), FileError> {
-        let (folder, name) = (self.folder(item)?, item.path.name());
-        let staging = self.staging.handle();
+        let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {
             Some(_) => {
                 let how = RenameFlags::EXCHANGE;
                 renameat_with(staging, &item.staged, &folder, name, how).map_err(moved)
             }
-            None => move_to(staging, &item.staged, folder.as_fd(), name),
+            None => move_to(staging, &item.staged, &folder, name),
         }
+    }
+
+    /// Exchanges them if that stages what is expected: else they go back to their places, and this is `false`.
+    fn exchange_for(
+        &self,
+        item: &Item<'_>,
+        expected: Option<Fingerprint>,
+    ) -> Result<bool, FileError> {
+        self.exchange(item)?;
+        let right = self.staged_is(item) == expected;
+        if !right {
+            self.exchange(item)?;
+        }
+        Ok(right)
     }
 
     /// Takes back what was applied, if it is still that: whoever has changed it meanwhile keeps what they did.
@@ -330,20 +331,13 @@ impl Applier<'_> {
         let back = || -> Result<bool, FileError> {
             let folder = self.folder(item)?;
             let right = match (before, after) {
-                (Some(_), _) if self.staged_is(item) == before => {
-                    self.exchange(item)?;
-                    let right = self.staged_is(item) == after;
-                    if !right {
-                        self.exchange(item)?;
-                    }
-                    right
-                }
+                (Some(_), _) if self.staged_is(item) == before => self.exchange_for(item, after)?,
                 (None, Some(_)) => {
-                    let (name, staging) = (item.path.name(), self.staging.handle());
-                    move_to(folder.as_fd(), name, staging, &item.staged)?;
+                    let (name, staging) = (item.path.name(), self.staging);
+                    move_to(&folder, name, staging, &item.staged)?;
                     let right = self.staged_is(item) == after;
                     if !right {
-                        move_to(staging, &item.staged, folder.as_fd(), name)?;
+                        move_to(staging, &item.staged, &folder, name)?;
                     }
                     right
                 }
@@ -375,12 +369,7 @@ impl Applier<'_> {
 }
 
 /// Moves a file to where nothing is.
-fn move_to(
-    from: BorrowedFd<'_>,
-    name: &str,
-    to: BorrowedFd<'_>,
-    new: &str,
-) -> Result<(), FileError> {
+fn move_to(from: &Folder, name: &str, to: &Folder, new: &str) -> Result<(), FileError> {
     match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         // File systems that cannot: a second name fails where there is one, too.
         Err(Errno::INVAL | Errno::NOSYS) => {
@@ -401,7 +390,7 @@ fn moved(error: Errno) -> FileError {
 }
 
 /// What a file system says that cannot exchange two files.
-const INVALID: i32 = 22;
+const INVALID: Option<i32> = Some(Errno::INVAL.raw_os_error());
 
 /// How far a file was when the process died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,7 +56,7 @@ impl GitSettings {
         while let Some(file) = files.get(next).cloned() {
             next += 1;
             let text = String::from_utf8_lossy(&read_start(&file)).into_owned();
-            for Entry { section, key, value } in entries(&text) {
+            for (section, key, value) in entries(&text) {
                 let (known, folder) = match (section.as_str(), key.as_str()) {
                     ("core", "excludesfile") => (&mut lists, root),
                     ("include" | "includeif", "path") => {
@@ -130,16 +130,8 @@ pub(crate) fn read_start(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A value in a file of settings; section and key in small letters, without the subsection.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    section: String,
-    key: String,
-    value: String,
-}
-
-/// The values of a file of settings.
-fn entries(text: &str) -> Vec<Entry> {
+/// The values of a file of settings, after section and key in small letters; subsections are left out.
+fn entries(text: &str) -> Vec<(String, String, String)> {
     let (mut entries, mut section) = (Vec::new(), String::new());
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     while let Some(line) = lines.next() {
@@ -158,8 +150,7 @@ fn entries(text: &str) -> Vec<Entry> {
             written.pop();
             written.push_str(lines.next().unwrap_or_default());
         }
-        let key = key.trim().to_ascii_lowercase();
-        entries.push(Entry { section: section.clone(), key, value: value(&written) });
+        entries.push((section.clone(), key.trim().to_ascii_lowercase(), value(&written)));
     }
     entries
 }
@@ -187,14 +178,20 @@ fn value(written: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Writes a file, with the folders above it.
+    fn put(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn settings_of_git_are_parsed() {
         let text = "# a comment\n[core]\n\tbare = false\n\tExcludesFile = ~/my list # mine\n[Core] excludesfile = \"a # b\"\n\
             [includeIf \"gitdir:~/[x]/\"]\n\tpath = other\\\n.inc\n[core \"x\"]\n excludesfile = \"C:\\\\a\" ; z\n[alias]\nexcludesfile = x\n";
         let found: Vec<(String, String)> = entries(text)
             .into_iter()
-            .filter(|entry| entry.key != "bare")
-            .map(|entry| (entry.section, entry.value))
+            .filter(|(_, key, _)| key != "bare")
+            .map(|(section, _, value)| (section, value))
             .collect();
         let expected = [
             ("core", "~/my list"),
@@ -209,12 +206,7 @@ mod tests {
     #[test]
     fn lists_of_all_settings_count_and_the_default_stands_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let none = |_: &str| Some(String::new()).filter(|_| false);
+        let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =
             |name: &str| (name == "GIT_CONFIG_SYSTEM").then(|| "/nonexistent/gitconfig".to_owned());
         put("repo/.git/HEAD", "");
@@ -230,22 +222,17 @@ mod tests {
         put(".gitconfig", "[include]\npath = more\n");
         put("more", "[core]\nexcludesFile = ~/mine\n[include]\npath = more\n");
         assert_eq!(lists(), ["mine", "repo/../theirs"]);
-        assert_eq!(GitSettings::of(folder.path(), none).files.len(), 3);
+        assert_eq!(GitSettings::of(folder.path(), |_| None).files.len(), 3);
     }
 
     #[test]
     fn linked_work_tree_has_the_lists_of_its_repository() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("main/.git/worktrees/side");
-        std::fs::create_dir_all(&own).unwrap();
-        std::fs::create_dir(folder.path().join("side")).unwrap();
-        std::fs::write(own.join("commondir"), "../..\n").unwrap();
-        std::fs::write(folder.path().join("side/.git"), format!("gitdir: {}\n", own.display()))
-            .unwrap();
+        put(&own.join("commondir"), "../..\n");
+        put(&folder.path().join("side/.git"), &format!("gitdir: {}\n", own.display()));
+        put(&folder.path().join("main/.git/info/exclude"), "x");
         let repository = Repository::of(&folder.path().join("side")).unwrap();
-        let exclude = folder.path().join("main/.git/info/exclude");
-        std::fs::create_dir(exclude.parent().unwrap()).unwrap();
-        std::fs::write(&exclude, "x").unwrap();
         assert_eq!(read_start(&repository.exclude), b"x");
     }
 }

@@ -43,9 +43,6 @@ pub enum Outside {
 
 impl Inside {
     /// What a path means in the workspace at `root`, an absolute path that is written out in full.
-    ///
-    /// # Errors
-    /// When it means nothing there.
     pub fn read(text: &str, root: &Path) -> Result<Inside, Outside> {
         if text.len() > LONGEST {
             return Err(Outside::TooLong);

@@ -1,19 +1,16 @@
 //! A folder whose files can be read, and nothing else.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use assize_types::Fingerprint;
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat, statat,
-};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, readlinkat, statat};
 use rustix::io::Errno;
 
-use crate::folder::open_in;
+use crate::folder::{Folder, read_at_most};
 use crate::inside::{Inside, Outside};
 
 /// The folder that a worker may read.
@@ -22,7 +19,7 @@ pub struct Workspace {
     path: PathBuf,
     /// The absolute path as it was given, which may lead through links.
     given: PathBuf,
-    root: OwnedFd,
+    root: Folder,
 }
 
 /// What is at a path.
@@ -48,7 +45,6 @@ pub struct Original {
     pub sha256: Fingerprint,
     /// Its permissions.
     pub mode: u32,
-    pub owner: (u32, u32),
 }
 
 /// A file that cannot be read.
@@ -91,14 +87,16 @@ impl From<Errno> for FileError {
 
 impl Workspace {
     /// Opens the workspace at a path, which is followed once, now.
-    ///
-    /// # Errors
-    /// When there is no such folder.
     pub fn open(path: &Path) -> io::Result<Workspace> {
         let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
-        let root = openat(CWD, &path, FOLDER, Mode::empty())?;
+        let root = Folder::open_at(&path)?;
         Ok(Workspace { path, given, root })
+    }
+
+    /// Its own folder.
+    pub fn root(&self) -> &Folder {
+        &self.root
     }
 
     pub fn path(&self) -> &Path {
@@ -106,9 +104,6 @@ impl Workspace {
     }
 
     /// What a path means here.
-    ///
-    /// # Errors
-    /// When it leads out of it, or means nothing.
     pub fn inside(&self, text: &str) -> Result<Inside, Outside> {
         match Inside::read(text, &self.path) {
             Err(Outside::Elsewhere(_)) => Inside::read(text, &self.given),
@@ -122,12 +117,9 @@ impl Workspace {
     }
 
     /// A file with at most so many bytes.
-    ///
-    /// # Errors
-    /// When it is none, or is larger.
     pub fn read(&self, file: &Inside, most: u64) -> Result<Original, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(beneath(self.root.as_fd(), file.parts(), flags)?);
+        let file = File::from(self.root.beneath(file.parts(), flags)?);
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(FileError::Folder);
@@ -138,20 +130,11 @@ impl Workspace {
         if metadata.nlink() > 1 {
             return Err(FileError::ManyNames(metadata.nlink()));
         }
-        let mut bytes = Vec::new();
-        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most {
-            return Err(FileError::TooLarge(most));
-        }
-        let sha256 = Fingerprint::of(&bytes);
-        let owner = (metadata.uid(), metadata.gid());
-        Ok(Original { bytes, sha256, mode: metadata.mode() & 0o7777, owner })
+        let bytes = read_at_most(file, most)?;
+        Ok(Original { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
     }
 
     /// A file with at most so many bytes; `None` where there is none.
-    ///
-    /// # Errors
-    /// When something else is there, or it is larger.
     pub fn find(&self, file: &Inside, most: u64) -> Result<Option<Original>, FileError> {
         match self.read(file, most) {
             Ok(original) => Ok(Some(original)),
@@ -161,11 +144,8 @@ impl Workspace {
     }
 
     /// What is in a folder of the workspace, by name; in its own, where no other is named.
-    ///
-    /// # Errors
-    /// When it is none.
     pub fn list(&self, folder: Option<&Inside>) -> Result<Vec<(String, Kind)>, FileError> {
-        let folder = self.folder(folder.map_or(&[], Inside::parts))?;
+        let folder = self.root.below(folder.map_or(&[], Inside::parts))?;
         let mut found = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -196,9 +176,6 @@ impl Workspace {
 
     /// All files below the workspace's folder that are wanted, in order, at most so many; and nothing below folders
     /// that are not.
-    ///
-    /// # Errors
-    /// When a folder cannot be read.
     pub fn walk(
         &self,
         most: usize,
@@ -232,7 +209,7 @@ impl Workspace {
 
     /// Something on the way to a new file whose name is the same as there but for the case of its letters.
     pub fn twin(&self, file: &Inside) -> Option<String> {
-        let mut at = openat(&self.root, ".", FOLDER, Mode::empty()).ok()?;
+        let mut at = self.root.try_clone().ok()?;
         for name in file.parts() {
             let names = Dir::read_from(&at).ok()?.filter_map(Result::ok);
             let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -242,7 +219,7 @@ impl Workspace {
                 return Some(twin);
             }
             // What is not there yet has no twin in it.
-            at = openat(&at, name, FOLDER, Mode::empty()).ok()?;
+            at = at.open_folder(name).ok()?;
         }
         None
     }
@@ -250,89 +227,7 @@ impl Workspace {
     /// What a link says.
     pub fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        let folder = self.folder(folders)?;
-        let target = readlinkat(&folder, name, Vec::new())?;
+        let target = readlinkat(self.root.below(folders)?, name, Vec::new())?;
         Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
-    }
-
-    fn folder(&self, parts: &[String]) -> Result<OwnedFd, FileError> {
-        match parts {
-            [] => Ok(openat(&self.root, ".", FOLDER, Mode::empty())?),
-            parts => beneath(self.root.as_fd(), parts, FOLDER),
-        }
-    }
-
-    pub(crate) fn root(&self) -> &OwnedFd {
-        &self.root
-    }
-}
-
-/// How folders are opened.
-pub(crate) const FOLDER: OFlags =
-    OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Opens what is below a folder, through no link. The kernel does so in one step where it can; else part by
-/// part, each from the handle of the one before, which nobody can swap.
-pub(crate) fn beneath(
-    root: impl AsFd,
-    parts: &[String],
-    flags: OFlags,
-) -> Result<OwnedFd, FileError> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let flags = flags | OFlags::NOFOLLOW;
-    loop {
-        match openat2(&root, parts.join("/"), flags, Mode::empty(), resolve) {
-            Ok(found) => return Ok(found),
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            // Before Linux 5.6, or where a filter does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => return step_by_step(root, parts, flags),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn step_by_step(root: impl AsFd, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
-    let Some((last, folders)) = parts.split_last() else { return Err(FileError::Folder) };
-    let mut at = root.as_fd().try_clone_to_owned()?;
-    for folder in folders {
-        at = open_in(at.as_fd(), folder)?;
-    }
-    Ok(openat(&at, last, flags, Mode::empty())?)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    /// Both ways of opening come to the same.
-    #[test]
-    fn the_slow_way_refuses_what_the_kernel_refuses() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        std::fs::create_dir_all(root.join("a/b")).unwrap();
-        std::fs::write(root.join("a/b/file"), "x").unwrap();
-        symlink("/etc", root.join("out")).unwrap();
-        symlink("b", root.join("a/link")).unwrap();
-        symlink("file", root.join("a/b/leaf")).unwrap();
-        let handle = openat(CWD, root, FOLDER, Mode::empty()).unwrap();
-        for path in
-            ["a/b/file", "a/b", "a/none", "out/passwd", "a/link/file", "a/b/leaf", "a/b/file/x"]
-        {
-            let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-            let told = |opened: Result<OwnedFd, FileError>| match opened {
-                Ok(_) => "opened".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let fast = told(beneath(&handle, &parts, flags));
-            let slow = told(step_by_step(&handle, &parts, flags | OFlags::NOFOLLOW));
-            // Where a file is taken for a folder, one says so and the other that there is no such file.
-            if path != "a/b/file/x" {
-                assert_eq!(fast, slow, "{path}");
-            }
-            assert_eq!(fast == "opened", ["a/b/file", "a/b"].contains(&path), "{path}: {fast}");
-        }
     }
 }

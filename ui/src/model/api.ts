@@ -1,6 +1,6 @@
 // Requests to the server. Routes, parameters, bodies and answers are typed by its OpenAPI document (`schema.ts`).
 
-import type { paths, Problem, RunKind, RunStatus, RunView } from "./schema";
+import type { paths, Problem, RunKind, RunState, RunView } from "./schema";
 
 type Method = "get" | "post" | "delete";
 type Operation<P extends keyof paths, M extends Method> = NonNullable<paths[P][M]>;
@@ -106,4 +106,4 @@ export async function remove<P extends Route<"delete">>(route: P, path: Path<Ope
 }
 
 /** Whether a worker runs it, or is about to. */
-export const isUnderWay = (status: RunStatus | undefined) => status === "running" || status === "waiting";
+export const isUnderWay = (status: RunState | undefined) => status === "running" || status === "waiting";

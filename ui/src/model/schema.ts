@@ -1032,7 +1032,7 @@ export interface components {
             candidates: number;
             expect: string | null;
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             language: components["schemas"]["Language"];
             limits: components["schemas"]["Limits"];
@@ -1090,7 +1090,7 @@ export interface components {
             company: components["schemas"]["Company"];
             context_window: number | null;
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             limits: components["schemas"]["Limits"];
             max_output_tokens: number;
@@ -1408,7 +1408,7 @@ export interface components {
         /** @description What a run needs to be run again; the problems are kept beside it. */
         EvalInput: {
             image: string | null;
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
             isolation?: string | null;
             limits: components["schemas"]["Limits"];
             max_attempts: number;
@@ -1932,8 +1932,6 @@ export interface components {
             from: string;
             masked: string;
         };
-        /** @enum {string} */
-        ModeName: "tools" | "text" | "auto";
         /** @description An amount of US dollars, held as whole nano-dollars. */
         Money: number;
         /** @description What somebody can do. */
@@ -2196,7 +2194,7 @@ export interface components {
             decision_makers: number | null;
             round: number;
         };
-        /** @enum {string} */
+        /** @description What a run does. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId). */
         RunKind: "run" | "consult" | "debate" | "work" | "eval";
         /** @description A page of runs, the latest first. */
         RunPage: {
@@ -2228,8 +2226,8 @@ export interface components {
             /** @description Tests that the program must pass, as source text */
             tests?: string | null;
         };
-        /** @description How far a run is. */
-        RunStatus: ("done" | "failed" | "cancelled") | "waiting" | "running" | "stopped";
+        /** @description The state of a run, as users see it: the store does not know whether the lease holder is alive. */
+        RunState: ("running" | "done" | "failed" | "cancelled") | "waiting" | "stopped";
         /** @description A run in a list. */
         RunSummary: {
             /** @description Milliseconds since 1970 */
@@ -2241,7 +2239,7 @@ export interface components {
             /** @description What must be known of it, such as that no model was asked */
             label: string | null;
             parent: string | null;
-            status: components["schemas"]["RunStatus"];
+            status: components["schemas"]["RunState"];
             title: string;
             updated: number;
         };
@@ -2260,7 +2258,7 @@ export interface components {
             parent: string | null;
             /** @description What its answers took so far, in all its lives */
             spent: components["schemas"]["Spent"];
-            status: components["schemas"]["RunStatus"];
+            status: components["schemas"]["RunState"];
             title: string;
             updated: number;
         } & ({
@@ -2477,7 +2475,7 @@ export interface components {
             max_rejections?: number;
             /** @default 40 */
             max_steps?: number;
-            mode?: components["schemas"]["ModeName"];
+            mode?: components["schemas"]["WorkMode"];
             /** @description When a person looks before a draft is applied: always, escalated or never */
             review?: string | null;
             settings?: components["schemas"]["Wishes"];
@@ -2902,7 +2900,7 @@ export interface components {
             max_rejections?: number;
             /** @default 40 */
             max_steps?: number;
-            mode?: components["schemas"]["ModeName"];
+            mode?: components["schemas"]["WorkMode"];
             /** @description When a person looks before a draft is applied: always, escalated or never */
             review?: string | null;
             settings?: components["schemas"]["Wishes"];
@@ -3025,7 +3023,6 @@ export type LogCheck = components['schemas']['LogCheck'];
 export type LogCompletion = components['schemas']['LogCompletion'];
 export type LogEntry = components['schemas']['LogEntry'];
 export type MaskedKey = components['schemas']['MaskedKey'];
-export type ModeName = components['schemas']['ModeName'];
 export type Money = components['schemas']['Money'];
 export type NodeCapabilities = components['schemas']['NodeCapabilities'];
 export type NodeRole = components['schemas']['NodeRole'];
@@ -3055,7 +3052,7 @@ export type RoundDrift = components['schemas']['RoundDrift'];
 export type RunKind = components['schemas']['RunKind'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStart = components['schemas']['RunStart'];
-export type RunStatus = components['schemas']['RunStatus'];
+export type RunState = components['schemas']['RunState'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type RunView = components['schemas']['RunView'];
 export type Sandboxes = components['schemas']['Sandboxes'];
@@ -3299,9 +3296,9 @@ export interface operations {
         parameters: {
             query?: {
                 before?: number;
-                kind?: "run" | "consult" | "debate" | "work" | "eval";
+                kind?: components["schemas"]["RunKind"];
                 limit?: number;
-                status?: "waiting" | "running" | "stopped" | "done" | "failed" | "cancelled";
+                status?: components["schemas"]["RunState"];
                 title?: string;
             };
             header?: never;

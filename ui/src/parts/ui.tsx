@@ -5,7 +5,7 @@ import { Slot } from "radix-ui";
 import type { ButtonHTMLAttributes, HTMLAttributes, InputHTMLAttributes, ReactNode, TextareaHTMLAttributes } from "react";
 import { twMerge } from "tailwind-merge";
 
-import type { RunStatus } from "../model/schema";
+import type { RunState } from "../model/schema";
 
 /** Class names, of which the later ones win. */
 export function cn(...all: ClassValue[]): string {
@@ -90,7 +90,7 @@ export function Badge({ tone = "plain", className, ...rest }: HTMLAttributes<HTM
   );
 }
 
-const STATUS: Record<RunStatus, { tone: Tone; word: string }> = {
+const STATUS: Record<RunState, { tone: Tone; word: string }> = {
   waiting: { tone: "plain", word: "waiting" },
   running: { tone: "accent", word: "running" },
   stopped: { tone: "doubt", word: "stopped" },
@@ -99,7 +99,7 @@ const STATUS: Record<RunStatus, { tone: Tone; word: string }> = {
   cancelled: { tone: "doubt", word: "cancelled" },
 };
 
-export function StatusBadge({ status }: { status: RunStatus }) {
+export function StatusBadge({ status }: { status: RunState }) {
   const { tone, word } = STATUS[status];
   return (
     <Badge tone={tone}>

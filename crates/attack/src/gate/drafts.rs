@@ -3,21 +3,19 @@
 use std::path::Path;
 
 use assize_draft::DraftError;
-use assize_gate::{Change, Policy, Scanners, check};
+use assize_gate::{Change, Policy, check};
 use assize_workspace::Inside;
 
 use super::plan::Planned;
 use super::{GateError, Tried};
 
-/// Has the gate look at a draft for each case. Only rules that begin with one of `rules` count: a case that another rule
-/// stops says nothing about its class.
+/// Has the gate look at a draft for each case.
 pub(super) fn try_all(
     cases: &[Planned],
-    rules: &[&str],
+    counts: fn(&str) -> bool,
     policy: &Policy,
     report: &mut impl FnMut(&str),
 ) -> Result<Tried, GateError> {
-    let scanners = Scanners::get().map_err(DraftError::from)?;
     let places = policy.places().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
@@ -26,10 +24,9 @@ pub(super) fn try_all(
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
                 let change = Change::new_file(path, case.text.as_bytes());
-                let reasons = check(&change, policy, &places, scanners).into_iter();
-                let mut of_class =
-                    reasons.filter(|r| rules.iter().any(|rule| r.rule.starts_with(rule)));
-                of_class.next().map(|reason| format!("{}: {}", reason.rule, reason.message))
+                let reasons = check(&change, policy, &places).map_err(DraftError::from)?;
+                let reason = reasons.into_iter().find(|reason| counts(&reason.rule));
+                reason.map(|reason| format!("{}: {}", reason.rule, reason.message))
             }
         };
         tried.push(case.tried(stopped));

@@ -33,7 +33,7 @@ pub enum GateError {
 }
 
 /// What the corpora are tried with.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct GateOptions {
     /// What the gate goes by, as the settings have it. Test commands of the settings are left out: the corpora bring
     /// their own.
@@ -42,12 +42,6 @@ pub struct GateOptions {
     pub verifier: Arc<dyn Verifier>,
     /// Only those cases in whose name this occurs.
     pub only: Option<String>,
-}
-
-impl std::fmt::Debug for GateOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GateOptions").field("only", &self.only).finish_non_exhaustive()
-    }
 }
 
 /// What a case is.
@@ -160,8 +154,7 @@ pub struct GateAttack {
 }
 
 impl GateAttack {
-    /// # Errors
-    /// When no case is meant.
+    /// Plans all cases, or those whose name contains [`GateOptions::only`].
     pub fn new(mut options: GateOptions) -> Result<GateAttack, GateError> {
         let mut classes = plan::classes()?;
         if let Some(only) = &options.only {
@@ -183,9 +176,6 @@ impl GateAttack {
     }
 
     /// Tries all cases, and reports the name of each before it is tried.
-    ///
-    /// # Errors
-    /// When a workspace for them cannot be made, or the gate does not open.
     pub async fn run(&self, mut report: impl FnMut(&str)) -> Result<GateScorecard, GateError> {
         let began = Instant::now();
         let mut classes = Vec::new();
@@ -212,11 +202,10 @@ impl GateAttack {
         class: &PlannedClass,
         report: &mut impl FnMut(&str),
     ) -> Result<Tried, GateError> {
+        let policy = &self.options.policy;
         match &class.way {
-            Way::Draft { rules } => {
-                drafts::try_all(&class.cases, rules, &self.options.policy, report)
-            }
-            Way::Request => workers::try_all(&class.cases, &self.options.policy, report).await,
+            Way::Draft { counts } => drafts::try_all(&class.cases, *counts, policy, report),
+            Way::Request => workers::try_all(&class.cases, policy, report).await,
             Way::Tests { runner } => {
                 forged::try_all(runner, &class.cases, &self.options, report).await
             }

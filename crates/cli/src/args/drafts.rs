@@ -221,7 +221,7 @@ pub(crate) struct WorkArgs {
 
     /// How the model works: tools, text (its answers are read for file blocks) or auto (tools, and text if it
     /// calls none)
-    #[arg(long, value_name = "MODE", value_parser = Mode::NAMES, default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
+    #[arg(long, value_name = "MODE", value_parser = Mode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
     pub(crate) mode: String,
 
     /// Without tools: show the model this file; can be repeated. Files that the task names are shown anyway

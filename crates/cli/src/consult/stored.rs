@@ -1,4 +1,4 @@
-//! A consultation in the store: resumed, forked, shown, its documents.
+//! A consultation in the store, as it is shown, and its documents.
 
 use std::path::Path;
 

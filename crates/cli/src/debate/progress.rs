@@ -1,6 +1,6 @@
 //! Progress of a debate: a bar for each conversation.
 
-use assize_consult::{DebatePersonas, DecisionMaker, LogName, Part, Place, calls};
+use assize_consult::{DebatePersonas, LogName, Part, Persona, Place, calls};
 use assize_run::{EffectStage, Signal};
 
 use crate::progress::{Consumption, View};
@@ -84,7 +84,7 @@ impl Debate {
 impl View for Debate {
     fn lines(&self, Consumption { seconds, spent }: &Consumption) -> Vec<String> {
         let makers = &self.personas.decision_makers;
-        let line = |(log, maker): (LogName, &DecisionMaker)| {
+        let line = |(log, maker): (LogName, &Persona)| {
             let (lane, id) = (self.lanes[log.index()], log.maker());
             let state = match lane.waits_for {
                 _ if lane.scored => "scored".to_owned(),

@@ -1,4 +1,4 @@
-//! A debate in the store: resumed, forked and shown.
+//! A debate in the store, as it is shown.
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::{DebatePersonas, Verdict, conversation_logs};

@@ -3,7 +3,7 @@
 use assize_draft::{
     Diff, DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission,
 };
-use assize_draft::{SubmissionView, meanwhile, sides};
+use assize_draft::{SubmissionView, meanwhile};
 use assize_service::Services;
 use assize_types::text::one_line;
 use assize_types::{Failure, FailureKind};
@@ -165,7 +165,7 @@ fn shown(desk: &DraftService, submission: &Submission) -> Result<(), Failure> {
     }
     for file in &submission.files {
         out_line("")?;
-        let Some((base, draft)) = sides(desk, file) else {
+        let Ok((base, draft)) = desk.sides(file) else {
             out_line(&terminal::harmless(&format!(
                 "{}: what it was is not kept any more",
                 file.path

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use assize_code::{CodeAsk, CodeJob, CodePlan, LeftFile, Verdict};
 use assize_config::{Environment, REHEARSAL_LABEL};
-use assize_run::{ArtifactId, Finished, Origin, RunKind, Signal, Store, Trial};
+use assize_run::{Finished, Origin, RunKind, Signal, Store, Trial};
 use assize_service::Services;
 use assize_service::files::{self, Taken};
 use assize_types::text::shorten;
@@ -234,8 +234,8 @@ impl Sitting<'_> {
     fn as_json(&self, verdict: &Verdict, taken: &Taken) -> serde_json::Value {
         let mut shown = json!(verdict);
         shown["run"] = json!(self.trial.run.id);
-        shown["provider"] = json!(self.trial.job.input.provider);
-        shown["model"] = json!(self.trial.job.input.model);
+        shown["provider"] = json!(self.trial.job.input.settings.provider);
+        shown["model"] = json!(self.trial.job.input.settings.model);
         shown["task"] = json!(self.trial.run.title);
         shown["isolation"] = json!(self.trial.job.why);
         shown["cost_usd"] = json!(verdict.spent.cost.dollars());
@@ -286,7 +286,7 @@ pub(crate) async fn take_files(
 ) -> Result<Taken, Failure> {
     let mut taken = Vec::new();
     for LeftFile { name, sha256, .. } in files {
-        taken.push((name.clone(), store.artifact(ArtifactId::from(*sha256)).await?));
+        taken.push((name.clone(), store.artifact(*sha256).await?));
     }
     files::keep(taken.into(), folder, environment)
 }

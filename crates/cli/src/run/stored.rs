@@ -1,4 +1,4 @@
-//! A program in the store: resumed and shown, attempt by attempt.
+//! A program in the store, as it is shown: attempt by attempt, and the files that it left.
 
 use std::fmt::Write as _;
 use std::path::Path;

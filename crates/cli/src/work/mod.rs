@@ -7,7 +7,7 @@ pub(crate) mod stored;
 use std::sync::Arc;
 
 use assize_config::REHEARSAL_LABEL;
-use assize_draft::work::{WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
+use assize_draft::work::{Mode, WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
 use assize_run::{Finished, Origin, RunKind, Signal, Trial};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
@@ -63,12 +63,12 @@ async fn ask(args: &WorkArgs, services: &Services, cancel: &Cancel) -> Result<Wo
         Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
         task => task.map(str::to_owned),
     };
-    let mode = args.mode.parse();
+    let mode = args.mode.parse::<Mode>();
     Ok(WorkAsk {
         workspace: drafts::workspace(&args.workspace, &services.environment),
         task,
         task_id: args.task_id.clone(),
-        mode: mode.map_err(|error: String| Failure::new(FailureKind::Usage, error))?,
+        mode: mode.map_err(|error| Failure::from_error(FailureKind::Usage, &error))?,
         files: args.files.clone(),
         max_steps: args.max_steps,
         max_rejections: args.max_rejections,

@@ -1,4 +1,4 @@
-//! File edits in the store: resumed and shown, and the patch that was proposed.
+//! File edits in the store, as they are shown, and the patch that was proposed.
 
 use std::path::Path;
 

@@ -1,9 +1,8 @@
 //! What the store does beneath its trait: how a run stands, who has it, what of all that was written counts.
 
-use std::sync::PoisonError;
-
 use assize_graph::{Event, Key, Record};
 use assize_run::{Lease, RunId, StoreError, StoredEvent};
+use assize_types::unix_millis;
 use async_nats::HeaderMap;
 
 use super::life::Life;
@@ -13,8 +12,8 @@ use super::wire::{
     self, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, Turn,
     TurnKind, Written, event_ids,
 };
-use super::{ClusterStore, now, with_events};
-use crate::error::{Trouble, none_or_trouble, trouble};
+use super::{ClusterStore, with_events};
+use crate::error::is_missing;
 use crate::link::{Created, Found, More, Reading};
 
 impl ClusterStore {
@@ -92,12 +91,12 @@ impl ClusterStore {
     }
 
     pub(super) fn know(&self, id: &RunId) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        self.known.lock().insert(id.clone());
     }
 
     /// Refuses what is about a run that never was.
     pub(super) async fn expect(&self, id: &RunId) -> Result<(), StoreError> {
-        if !self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+        if !self.known.lock().contains(id) {
             let born = self.get(wire::born(id)).await?;
             born.ok_or_else(|| StoreError::NoSuchRun(id.clone()))?;
             self.know(id);
@@ -157,9 +156,6 @@ impl ClusterStore {
     }
 
     /// Goes on with removals that others had begun when they died.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub async fn finish_removals(&self) -> Result<(), StoreError> {
         let removed = self.caught_up().await?.removed();
         for (run, once) in removed {
@@ -173,26 +169,24 @@ impl ClusterStore {
 
     /// Removes one message, if it is there.
     pub(super) async fn remove_message(&self, place: u64) -> Result<(), StoreError> {
-        self.link.retry(|| self.try_to_remove(place)).await
-    }
-
-    async fn try_to_remove(&self, place: u64) -> Result<(), Trouble> {
-        let stream = self.link.stream(RUNS).await?;
-        let Err(error) = stream.delete_message(place).await else { return Ok(()) };
-        match stream.get_raw_message(place).await {
-            Err(gone) if none_or_trouble(&gone).is_none() => Ok(()),
-            _ => Err(trouble(&error)),
-        }
+        let remove = async || {
+            let stream = self.link.stream(RUNS).await?;
+            let Err(error) = stream.delete_message(place).await else { return Ok(()) };
+            match stream.get_raw_message(place).await {
+                Err(gone) if is_missing(&gone) => Ok(()),
+                _ => Err(error.into()),
+            }
+        };
+        self.link.retry(remove).await
     }
 
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<(), StoreError> {
         let filter = self.link.subject(filter);
-        self.link.retry(|| self.try_to_purge(stream, &filter)).await
-    }
-
-    async fn try_to_purge(&self, stream: &str, filter: &str) -> Result<(), Trouble> {
-        let purged = self.link.stream(stream).await?.purge().filter(filter).await;
-        purged.map(drop).map_err(|error| trouble(&error))
+        let purge = async || {
+            self.link.stream(stream).await?.purge().filter(&filter).await?;
+            Ok(())
+        };
+        self.link.retry(purge).await
     }
 
     /// A turn of a run, if nobody else takes it first and it counts.
@@ -207,7 +201,7 @@ impl ClusterStore {
             TurnKind::Claimed { .. } | TurnKind::Removed => 0,
         };
         let removed = matches!(kind, TurnKind::Removed);
-        let payload = serde_json::to_vec(&Turn { at: now(), kind });
+        let payload = serde_json::to_vec(&Turn { at: unix_millis(), kind });
         let payload = payload.map_err(|error| self.link.failed(error))?;
         let packed = with_events(Packed { headers: HeaderMap::new(), payload }, events);
         let Created::Ours(place) = self.create(wire::turn(run, epoch), packed).await? else {

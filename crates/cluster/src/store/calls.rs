@@ -11,9 +11,6 @@ use crate::link::{More, Reading};
 
 impl ClusterStore {
     /// Notes how far a call is, under its number in this life of the run.
-    ///
-    /// # Errors
-    /// When somebody else has the run, and no call is to be made any more; or when the servers refuse.
     pub(super) async fn write_call(
         &self,
         claim: &Lease,
@@ -50,9 +47,6 @@ impl ClusterStore {
     }
 
     /// All calls of a run, each with the life in which it was made.
-    ///
-    /// # Errors
-    /// When the servers refuse.
     pub(super) async fn read_calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
         let filter = self.subject(format!("call.{run}.>"));
         let reading = Reading { stream: CALLS, filter, from: 1, last_of_each: false };

@@ -1,16 +1,17 @@
 //! Hears of what is written, whoever writes it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_run::StoreError;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::wire::{EVENTS, RUNS};
-use crate::error::{Trouble, trouble};
+use crate::error::Trouble;
 use crate::link::{Link, More, Reading};
 
 /// The servers may forget whoever listens; so now and then it is looked.
@@ -21,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Growth {
     stream: &'static str,
     filter: &'static str,
-    listening: Mutex<Option<(watch::Receiver<Heard>, AbortHandle)>>,
+    listening: Mutex<Option<(watch::Receiver<Heard>, AbortOnDropHandle<()>)>>,
 }
 
 /// The last that was heard of: its place, and how many events it has.
@@ -85,7 +86,7 @@ impl Growth {
     }
 
     fn listen(&self, link: &Arc<Link>) -> watch::Receiver<Heard> {
-        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listening = self.listening.lock();
         if let Some((heard, task)) = &*listening
             && !task.is_finished()
         {
@@ -94,17 +95,8 @@ impl Growth {
         let (tell, heard) = watch::channel(Heard::default());
         let (link, stream, filter) = (Arc::clone(link), self.stream, self.filter);
         let task = tokio::spawn(async move { follow(&link, stream, filter, &tell).await });
-        *listening = Some((heard.clone(), task.abort_handle()));
+        *listening = Some((heard.clone(), AbortOnDropHandle::new(task)));
         heard
-    }
-}
-
-impl Drop for Growth {
-    fn drop(&mut self) {
-        let listening = self.listening.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, task)) = listening {
-            task.abort();
-        }
     }
 }
 
@@ -142,9 +134,8 @@ async fn follow_once(
         headers_only: true,
         ..pull::OrderedConfig::default()
     };
-    let consumer = link.stream(stream).await?.create_consumer(config).await;
-    let consumer = consumer.map_err(|error| trouble(&error))?;
-    let mut messages = consumer.messages().await.map_err(|error| trouble(&error))?;
+    let consumer = link.stream(stream).await?.create_consumer(config).await?;
+    let mut messages = consumer.messages().await?;
     tell.send_modify(|heard| heard.begun = true);
     while let Some(message) = messages.next().await {
         let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;

@@ -9,8 +9,8 @@ mod view;
 mod wire;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use assize_graph::{Appended, Event, Record};
 use assize_run::{
@@ -18,10 +18,11 @@ use assize_run::{
     Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunStatus, Store, StoreError,
     StoredEvent,
 };
-use assize_types::Fingerprint;
+use assize_types::{Fingerprint, unix_millis};
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::Config;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::link::{Created, Link, More, Reading};
@@ -70,12 +71,6 @@ impl ClusterStore {
     }
 }
 
-/// Milliseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn with_events(mut packed: Packed, count: usize) -> Packed {
     if count > 0 {
         packed.headers.insert(EVENTS, count.to_string().as_str());
@@ -116,7 +111,7 @@ impl Store for ClusterStore {
             artifacts.push(Used { name: name.clone(), id: hash, bytes: bytes.len() as u64 });
         }
         let mut born = Born {
-            at: now(),
+            at: unix_millis(),
             kind: new.kind,
             title: new.title,
             parent: new.parent,
@@ -218,8 +213,13 @@ impl Store for ClusterStore {
         }
         let subject = wire::record(&claim.run, claim.epoch, &record.key);
         let request = (record.request != Fingerprint::NONE).then_some(record.request);
-        let written =
-            Written { at: now(), key: record.key, request, outcome: record.outcome, events };
+        let written = Written {
+            at: unix_millis(),
+            key: record.key,
+            request,
+            outcome: record.outcome,
+            events,
+        };
         let packed = self.link.pack(&claim.run, &written, None::<&()>).await?;
         match self.create(subject, with_events(packed, count)).await? {
             Created::Ours(place) => {
@@ -277,7 +277,7 @@ impl Store for ClusterStore {
     ) -> Result<Vec<u64>, StoreError> {
         self.expect(&claim.run).await?;
         let count = events.len();
-        let mut ended = Ended::of(now(), ending, events);
+        let mut ended = Ended::of(unix_millis(), ending, events);
         let (result, events) = (ended.result.take(), std::mem::take(&mut ended.events));
         let light = serde_json::to_value(&ended).map_err(|error| self.link.failed(error))?;
         (ended.result, ended.events) = (result, events);
@@ -379,11 +379,11 @@ impl Store for ClusterStore {
             }
             return Err(error);
         }
-        Ok(id.into())
+        Ok(id)
     }
 
     async fn artifact(&self, id: ArtifactId) -> Result<Vec<u8>, StoreError> {
-        let found = self.link.find_pieces(id.fingerprint()).await?;
+        let found = self.link.find_pieces(id).await?;
         found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))
     }
 
@@ -414,7 +414,7 @@ impl Store for ClusterStore {
                 Some(last) => (last.id + 1, last.hash),
                 None => (1, Fingerprint::NONE),
             };
-            let chained = AuditEntry::chained(id, now(), entry.clone(), previous);
+            let chained = AuditEntry::chained(id, unix_millis(), entry.clone(), previous);
             let payload = serde_json::to_vec(&chained).map_err(|error| self.link.failed(error))?;
             let subject = self.subject(format!("audit.{id}"));
             // If somebody was faster, it follows on theirs.

@@ -117,7 +117,7 @@ pub(super) struct Used {
 
 impl From<Used> for ArtifactUse {
     fn from(used: Used) -> ArtifactUse {
-        ArtifactUse { name: used.name, id: used.id.into(), bytes: used.bytes }
+        ArtifactUse { name: used.name, id: used.id, bytes: used.bytes }
     }
 }
 

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use assize_config::Limits;
 use assize_gateway::{Gateway, Providers};
-use assize_graph::Record;
 use assize_llm::{Call, ErrorKind, Model, ModelError, Response};
 use assize_run::{
     ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunKind, Store,
 };
-use assize_sandbox::{Language, RunPool, Sandboxes, Spec};
+use assize_sandbox::{Language, RunPool, RunSettings, Sandboxes};
 use assize_types::text::harmless;
 use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Request;
 use crate::eval::{self, EvalState, Problem, Report};
@@ -40,15 +38,8 @@ pub struct EvalAsk {
 pub struct EvalInput {
     pub samples: u32,
     pub max_attempts: u32,
-    pub limits: Limits,
-    pub image: Option<String>,
-    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub isolation: Option<String>,
-    temperature: f64,
-    max_output_tokens: u32,
-    pub provider: String,
-    pub model: String,
+    #[serde(flatten)]
+    pub settings: RunSettings,
 }
 
 /// An evaluation that is to be started or resumed.
@@ -142,10 +133,14 @@ impl Job for EvalJob {
                 .hint("set a provider's key or start Ollama; `--reference` needs no model"));
         }
         let (input, name) = match source {
-            Source::Asked(ask) => (settings(&ask, &sandboxes, &gateway)?, ask.name),
+            Source::Asked(ask) => {
+                let EvalAsk { name, samples, max_attempts, image, .. } = ask;
+                let sandbox = (sandboxes.spec(None)?.limits, image);
+                let settings = RunSettings::new(&sandboxes.settings, sandbox, gateway.name());
+                (EvalInput { samples, max_attempts, settings }, name)
+            }
             Source::Stored(before) => {
-                let answered = (before.provider.as_str(), before.model.as_str());
-                providers.refuse_another_model("the run", answered, &gateway)?;
+                providers.refuse_another_model("the run", before.settings.model(), &gateway)?;
                 (*before, String::new())
             }
         };
@@ -168,7 +163,7 @@ impl Job for EvalJob {
     }
 
     async fn prepare(&mut self) -> Result<RunPool, Failure> {
-        let spec = spec(&self.input);
+        let spec = self.input.settings.spec();
         let opened = RunPool::open(&self.sandboxes, Language::Python, spec, self.parallel);
         let (pool, why) = opened.await?;
         self.why = why;
@@ -180,53 +175,18 @@ impl Job for EvalJob {
         pool: RunPool,
         execution: Execution<'_>,
     ) -> Result<Report, ExecuteError> {
-        let input = &self.input;
-        let options = Options {
-            temperature: input.temperature as f32,
-            max_tokens: input.max_output_tokens,
-            context_window: self.gateway.facts().map(|facts| facts.context_window),
-            spec: spec(input),
-        };
-        let court =
-            Court::new(self.gateway.clone(), self.gateway.name().0, pool.pool.clone(), options);
+        let EvalInput { samples, max_attempts, settings } = &self.input;
+        let court = super::court(settings, &self.gateway, &pool);
         let graph = eval::graph(Arc::new(court), self.parallel as usize)?;
-        let state = EvalState::new(self.problems.clone(), input.samples, input.max_attempts);
+        let state = EvalState::new(self.problems.clone(), *samples, *max_attempts);
         let outcome = graph.run(state, execution.options).await;
         pool.finish().await;
-        Ok(Report::new(&format!("{} {}", input.provider, input.model), &outcome?))
-    }
-
-    fn result(report: &Report) -> Value {
-        json!(report)
-    }
-
-    fn report(&mut self, run: &Run, _: &[Record]) -> Result<Report, Failure> {
-        run.read_result()
+        Ok(Report::new(&format!("{} {}", settings.provider, settings.model), &outcome?))
     }
 
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         super::explain(source)
     }
-}
-
-fn spec(input: &EvalInput) -> Spec {
-    Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
-}
-
-fn settings(ask: &EvalAsk, sandboxes: &Sandboxes, gateway: &Gateway) -> Result<EvalInput, Failure> {
-    let config = &sandboxes.settings;
-    let (provider, model) = gateway.name();
-    Ok(EvalInput {
-        samples: ask.samples,
-        max_attempts: ask.max_attempts,
-        limits: sandboxes.spec(None)?.limits,
-        image: ask.image.clone(),
-        isolation: config.sandbox.isolation.requested().map(ToString::to_string),
-        temperature: *config.general.temperature,
-        max_output_tokens: *config.general.max_output_tokens,
-        provider: provider.to_owned(),
-        model: model.to_owned(),
-    })
 }
 
 /// A model that is never called.
@@ -240,9 +200,6 @@ impl Model for NoModel {
 }
 
 /// Runs the problems' own solutions, without a model. Gives why each failed, if it did, in the order of the problems.
-///
-/// # Errors
-/// When no sandbox can be made, or it is cancelled.
 pub async fn run_reference(
     problems: &[Problem],
     sandboxes: &Sandboxes,

@@ -9,17 +9,14 @@ use std::sync::Arc;
 
 use assize_config::Environment;
 use assize_gateway::{Gateway, Providers};
-use assize_graph::Record;
 use assize_run::{
-    ArtifactId, ExecuteError, Job, LiveOutput, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunId,
-    RunKind, Store, StoreError,
+    ExecuteError, Job, LiveOutput, NewRun, NodeFailure, NodeSource, REMOTE, RunId, RunKind, Store,
+    StoreError,
 };
-use assize_sandbox::{Language, Layer, RunPool, Sandboxes, Spec};
+use assize_sandbox::{Language, Layer, RunPool, RunSettings, Sandboxes, Spec};
 use assize_types::{Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
-use serde_json::{Value, json};
 
-use crate::court::NoLayers;
 use crate::packages::{self, Packages};
 use crate::{
     CannotKeep, CodeState, Court, Keep, Options, Session, Task, Trouble, Verdict, graph, rehearsal,
@@ -103,7 +100,8 @@ impl Job for CodeJob {
             None => None,
         };
         let most = MOST_WAITING + input.candidates;
-        let (pool, why) = RunPool::open(sandboxes, input.language, spec(input), most).await?;
+        let (pool, why) =
+            RunPool::open(sandboxes, input.language, input.settings.spec(), most).await?;
         self.why = why;
         Ok(Local { pool, packages, session })
     }
@@ -115,15 +113,11 @@ impl Job for CodeJob {
     ) -> Result<Verdict, ExecuteError> {
         trail::workflow_started(&self.task.task, self.gateway.name().0);
         let store = WithTheRun { store: execution.store.clone(), run: execution.run.id.clone() };
-        let court = self.court(local.pool.pool.clone()).keeping(Arc::new(store));
-        let court = match local.packages {
-            Some(packages) => court.with_packages(packages),
-            None => court,
-        };
-        let court = match local.session {
-            Some(session) => court.in_session(session),
-            None => court,
-        };
+        let court = court(&self.input.settings, &self.gateway, &local.pool)
+            .keeping(Arc::new(store))
+            .with_packages(local.packages)
+            .in_session(local.session)
+            .watched(self.live.clone());
         let graph = graph(Arc::new(court))?;
         let outcome = graph.run(CodeState::new(self.task.clone()), execution.options).await;
         local.pool.finish().await;
@@ -132,14 +126,6 @@ impl Job for CodeJob {
             verdict.as_ref().map_or((false, 0), |verdict| (verdict.success, verdict.attempts));
         trail::workflow_completed(success, attempts);
         Ok(verdict?)
-    }
-
-    fn result(verdict: &Verdict) -> Value {
-        json!(verdict)
-    }
-
-    fn report(&mut self, run: &Run, _: &[Record]) -> Result<Verdict, Failure> {
-        run.read_result()
     }
 
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
@@ -155,17 +141,17 @@ impl CodeJob {
     pub fn max_attempts(&self) -> u32 {
         self.task.max_attempts
     }
+}
 
-    fn court(&self, pool: Arc<assize_sandbox::Pool>) -> Court {
-        let options = Options {
-            temperature: self.input.temperature as f32,
-            max_tokens: self.input.max_output_tokens,
-            context_window: self.gateway.facts().map(|facts| facts.context_window),
-            spec: spec(&self.input),
-        };
-        Court::new(self.gateway.clone(), self.gateway.name().0, pool, options)
-            .watched(self.live.clone())
-    }
+/// Where the programs of a run are tried.
+fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> Court {
+    let options = Options {
+        temperature: settings.temperature as f32,
+        max_tokens: settings.max_output_tokens,
+        context_window: gateway.facts().map(|facts| facts.context_window),
+        spec: settings.spec(),
+    };
+    Court::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
 }
 
 /// Explains why code could not be tried.
@@ -211,9 +197,6 @@ pub fn sessions(environment: &Environment) -> PathBuf {
 }
 
 /// The layers with the packages that a command names, for a sandbox of this kind.
-///
-/// # Errors
-/// When one of them is not on the list, cannot be had, or no sandbox can be made.
 pub async fn package_layers(
     names: &[String],
     sandboxes: &Sandboxes,
@@ -229,13 +212,9 @@ pub async fn package_layers(
         return Err(Failure::new(FailureKind::Settings, message).hint(hint));
     };
     let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), 0).await?;
-    let layers = crate::court::layers(&packages, names, &pool, spec).await;
+    let layers = crate::court::layers(&packages, names, &pool, spec, &hint).await;
     pool.close().await;
-    layers.map_err(|error| match error {
-        NoLayers::Refused(why) => Failure::new(FailureKind::Usage, why).hint(hint),
-        NoLayers::Sandbox(error) => error.into(),
-        NoLayers::Trouble(why) => Failure::new(FailureKind::Environment, why),
-    })
+    layers
 }
 
 /// Where programs get their packages, if they may have any.
@@ -270,10 +249,6 @@ fn packages(allowed: &[String], sandboxes: &Sandboxes) -> Result<Option<Packages
     Ok((!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env }))
 }
 
-fn spec(input: &CodeInput) -> Spec {
-    Spec { image: input.image.clone(), limits: input.limits.clone(), ..Spec::default() }
-}
-
 /// Keeps the files that programs leave with the run.
 struct WithTheRun {
     store: Arc<dyn Store>,
@@ -284,12 +259,11 @@ struct WithTheRun {
 impl Keep for WithTheRun {
     async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
         let failed = |error: StoreError| CannotKeep(error.to_string());
-        let id = self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)?;
-        Ok(id.fingerprint())
+        self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)
     }
 
     async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
         let failed = |error: StoreError| CannotKeep(error.to_string());
-        self.store.artifact(ArtifactId::from(sha256)).await.map_err(failed)
+        self.store.artifact(sha256).await.map_err(failed)
     }
 }

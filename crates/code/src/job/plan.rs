@@ -7,7 +7,7 @@ use std::sync::Arc;
 use assize_config::Limits;
 use assize_gateway::{Gateway, Providers};
 use assize_run::{NewRun, Origin, Run, RunKind, Store};
-use assize_sandbox::{Language, Sandboxes};
+use assize_sandbox::{Language, RunSettings, Sandboxes};
 use assize_types::text::{checked, harmless, shorten};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -36,17 +36,10 @@ pub struct CodeInput {
     pub out: Option<PathBuf>,
     pub save: Option<PathBuf>,
     pub session: Option<String>,
-    pub limits: Limits,
-    pub image: Option<String>,
-    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub isolation: Option<String>,
-    pub temperature: f64,
-    pub max_output_tokens: u32,
     /// The packages that programs may ask for.
     pub packages: Vec<String>,
-    pub provider: String,
-    pub model: String,
+    #[serde(flatten)]
+    pub settings: RunSettings,
 }
 
 /// What can be asked for.
@@ -86,21 +79,16 @@ impl CodeAsk {
     }
 }
 
-/// What is asked for besides the task.
-#[derive(Debug, Default)]
-struct Wishes {
-    image: Option<String>,
-    session: Option<String>,
-    out: Option<PathBuf>,
-    save: Option<PathBuf>,
-}
-
 /// A trial that is about to begin, or to go on.
 #[derive(Debug)]
 pub struct CodePlan {
     pub task: Task,
     limits: Limits,
-    wishes: Wishes,
+    image: Option<String>,
+    session: Option<String>,
+    /// Where the files and the program are wanted.
+    out: Option<PathBuf>,
+    save: Option<PathBuf>,
     /// What was asked for before, where this is not the first time.
     before: Option<CodeInput>,
 }
@@ -133,8 +121,7 @@ impl CodePlan {
             ..Task::new(ask.task)
         };
         let CodeAsk { image, session, out, save, .. } = ask;
-        let wishes = Wishes { image, session, out, save };
-        Ok(CodePlan { task, limits, wishes, before: None })
+        Ok(CodePlan { task, limits, image, session, out, save, before: None })
     }
 
     /// The plan of a stored run.
@@ -169,8 +156,9 @@ impl CodePlan {
             wants_files: true,
             ..Task::new(task.ok_or_else(|| lost("the task"))?)
         };
-        let limits = before.limits.clone();
-        Ok(CodePlan { task, limits, wishes: Wishes::default(), before: Some(before) })
+        let CodeInput { session, out, save, settings, .. } = before.clone();
+        let (limits, image) = (settings.limits, settings.image);
+        Ok(CodePlan { task, limits, image, session, out, save, before: Some(before) })
     }
 
     /// What the run is to be run with: as before, where there was a before.
@@ -180,29 +168,23 @@ impl CodePlan {
         providers: &Providers,
         gateway: &Gateway,
     ) -> Result<CodeInput, Failure> {
-        let (provider, model) = gateway.name();
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
-            let answered = (before.provider.as_str(), before.model.as_str());
-            providers.refuse_another_model(&format!("`{}`", run.id), answered, gateway)?;
+            let run = format!("`{}`", run.id);
+            providers.refuse_another_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }
         let config = &providers.settings;
+        let sandbox = (self.limits.clone(), self.image.clone());
         Ok(CodeInput {
             language: self.task.language,
             max_attempts: self.task.max_attempts,
             candidates: self.task.candidates,
             expect: self.task.expect.as_ref().map(ToString::to_string),
-            out: self.wishes.out.clone(),
-            save: self.wishes.save.clone(),
-            session: self.wishes.session.clone(),
-            limits: self.limits.clone(),
-            image: self.wishes.image.clone(),
-            isolation: config.sandbox.isolation.requested().map(ToString::to_string),
-            temperature: *config.general.temperature,
-            max_output_tokens: *config.general.max_output_tokens,
+            out: self.out.clone(),
+            save: self.save.clone(),
+            session: self.session.clone(),
             packages: packages::allowed(&config.packages.allow),
-            provider: provider.to_owned(),
-            model: model.to_owned(),
+            settings: RunSettings::new(config, sandbox, gateway.name()),
         })
     }
 

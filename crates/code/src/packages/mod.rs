@@ -175,7 +175,7 @@ impl Packages {
                 tracing::warn!(error, "{NO_BYTECODE}");
             }
             let (folder, failures) = (self.folder.clone(), u32::from(compiled.is_err()));
-            let publish = move || wheel::publish(unfinished, &folder, key, failures);
+            let publish = move || wheel::publish("", unfinished, &folder, key, failures);
             let published = tokio::task::spawn_blocking(publish).await;
             published.map_err(|error| NotHad::Trouble(error.to_string()))??;
         }
@@ -219,7 +219,7 @@ impl Packages {
         let copy = copied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         bytecode::add(copy.path(), pool, spec).await?;
         let folder = self.folder.clone();
-        let publish = move || wheel::publish_compiled(copy, &folder, key);
+        let publish = move || wheel::publish(wheel::COMPILED_LATER, copy, &folder, key, 0);
         let published = tokio::task::spawn_blocking(publish).await;
         published.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let record = wheel::read(&self.folder, key);

@@ -27,7 +27,7 @@ const MOST_BYTES: u64 = 2 << 30;
 pub(super) const MOST_FILES: usize = 100_000;
 
 /// What the name of a layer's folder ends with whose bytecode was compiled after it was published.
-const COMPILED_LATER: &str = "-compiled";
+pub(super) const COMPILED_LATER: &str = "-compiled";
 
 /// A layer as it is published.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -222,27 +222,9 @@ pub(super) fn copy(layer: &Layer, folder: &Path) -> io::Result<TempDir> {
     Ok(copy)
 }
 
-/// Makes the copy of a layer, which has bytecode now, the layer of this key.
-pub(super) fn publish_compiled(
-    compiled: TempDir,
-    folder: &Path,
-    key: Fingerprint,
-) -> Result<(), NotHad> {
-    publish_as(&format!("{key}{COMPILED_LATER}"), compiled, folder, key, 0)
-}
-
-/// Makes an unpacked folder the layer of this key.
+/// Makes a folder the layer of this key; it is called as the key, with this ending.
 pub(super) fn publish(
-    unfinished: TempDir,
-    folder: &Path,
-    key: Fingerprint,
-    failed_compilations: u32,
-) -> Result<(), NotHad> {
-    publish_as(&key.to_string(), unfinished, folder, key, failed_compilations)
-}
-
-fn publish_as(
-    name: &str,
+    ending: &str,
     unfinished: TempDir,
     folder: &Path,
     key: Fingerprint,
@@ -251,7 +233,7 @@ fn publish_as(
     let failed = |error: io::Error| NotHad::of_disk(folder, &error);
     // The bytecode, too.
     open_to_all(unfinished.path()).map_err(failed)?;
-    let place = folder.join(LAYERS).join(name);
+    let place = folder.join(LAYERS).join(format!("{key}{ending}"));
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
         let _ = fs::remove_dir_all(&unfinished);
@@ -378,7 +360,7 @@ mod tests {
     /// Unpacks and publishes, without bytecode.
     fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
         let (key, unfinished) = super::unpack_all(fetched, folder, "3.11")?;
-        unfinished.map_or(Ok(()), |unfinished| publish(unfinished, folder, key, 0))?;
+        unfinished.map_or(Ok(()), |unfinished| publish("", unfinished, folder, key, 0))?;
         Ok(key)
     }
 

@@ -124,11 +124,10 @@ fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::negotiation::{InProcess, Models};
     use assize_gateway::Rehearsal;
 
     use super::*;
-    use crate::{Manner, Personas};
+    use crate::negotiation::Models;
 
     #[test]
     fn answers_that_a_fork_takes_over_are_planned_calls() {
@@ -146,28 +145,18 @@ mod tests {
 
     #[test]
     fn nobodys_calls_are_forgotten() {
-        let nobody =
-            Gateway::to_rehearsal(Rehearsal::default(), assize_gateway::Options::default());
+        let nobody = Arc::new(Gateway::to_rehearsal(
+            Rehearsal::default(),
+            assize_gateway::Options::default(),
+        ));
         for blind_scores in [false, true] {
             let chamber = Chamber {
-                models: Models::new(Arc::new(Gateway::to_rehearsal(
-                    Rehearsal::default(),
-                    assize_gateway::Options::default(),
-                ))),
-                manner: Manner { temperature: 0.0, max_tokens: 1 },
-                personas: Personas::default(),
-                moves: 3,
-                rounds: 10,
                 at_once: 15,
                 debate_options: assize_debate::Options {
                     blind_scores,
                     ..assize_debate::Options::default()
                 },
-                gathered: Arc::default(),
-                synthetic: false,
-                debates: Arc::new(InProcess::default()),
-                turnings: Vec::new(),
-                shelf: None,
+                ..Chamber::new(Models::new(nobody.clone()))
             };
             let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
             assert_eq!(calls, chamber.calls());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Request;
 use crate::negotiation::{Debates, InProcess, InSandboxes, LONGEST, install};
 use assize_config::{Limits, Wanted};
 use assize_gateway::Gateway;
@@ -77,17 +78,18 @@ pub enum Ground {
     Cluster(Arc<dyn RemoteDebates>),
 }
 
-impl Ground {
-    pub(crate) async fn find(
-        remote: Option<&Arc<dyn RemoteDebates>>,
-        sandboxes: &Sandboxes,
+impl<P: Sync> Request<P> {
+    /// Finds where debates can run.
+    pub(crate) async fn ground(
+        &self,
         spec: &Spec,
         allow_in_process: bool,
-        reporter: &dyn Reporter,
     ) -> Result<Ground, Failure> {
+        let Request { providers, sandboxes, remote, .. } = self;
         if let Some(remote) = remote {
             return Ok(Ground::Cluster(remote.clone()));
         }
+        let reporter = &*providers.reporter;
         // What is asked for and cannot be had is an error, never something weaker.
         let named = spec.image.is_some() || *sandboxes.settings.sandbox.isolation != Wanted::Auto;
         let may_do_without = !named || allow_in_process;
@@ -104,7 +106,9 @@ impl Ground {
             Err(failure) => Err(failure),
         }
     }
+}
 
+impl Ground {
     fn without(failure: &Failure, reporter: &dyn Reporter) -> Ground {
         let why = format!(
             "no sandbox can be made here, so debates are held without one: {}",
@@ -152,9 +156,6 @@ pub struct Prepared {
 
 impl Prepared {
     /// Installs the negotiator for a backend.
-    ///
-    /// # Errors
-    /// When the cache cannot be written, or the manager cannot be opened.
     pub async fn make(sandboxes: &Sandboxes, chosen: Chosen) -> Result<Prepared, Failure> {
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
         let manager = Arc::new(sandboxes.manager(chosen.backend).await?);

@@ -7,7 +7,7 @@ mod plan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::negotiation::{DebateError, InProcess, Models, MostMovesAffected};
+use crate::negotiation::{DebateError, Models, MostMovesAffected};
 use assize_gateway::choice::caps;
 use assize_gateway::{Estimate, Gateway, Providers};
 use assize_graph::{Key, Record};
@@ -25,8 +25,7 @@ use crate::reading::consulted;
 use crate::sources::Gathered;
 use crate::sources::edgar::day_of;
 use crate::{
-    Chamber, ConsultState, Made, Manner, NotKept, REHEARSED, Report, Shelf, Trouble, graph,
-    label_made_up_parts,
+    Chamber, ConsultState, Made, NotKept, REHEARSED, Report, Trouble, graph, label_made_up_parts,
 };
 use ground::{Ground, RemoteDebateError, RemoteDebates};
 
@@ -54,7 +53,7 @@ pub enum SourceName {
 }
 
 /// What can be asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConsultAsk {
     /// A listed company; this or `name`.
     pub ticker: Option<String>,
@@ -152,9 +151,7 @@ impl Job for ConsultJob {
     }
 
     async fn prepare(&mut self) -> Result<Ground, Failure> {
-        let Request { plan, providers, sandboxes, remote } = &self.request;
-        let (spec, reporter) = (self.input.spec(), &*providers.reporter);
-        Ground::find(remote.as_ref(), sandboxes, &spec, plan.allow_in_process, reporter).await
+        self.request.ground(&self.input.spec(), self.request.plan.allow_in_process).await
     }
 
     async fn execute(
@@ -165,12 +162,9 @@ impl Job for ConsultJob {
         let Execution { run, store, options } = execution;
         let debates = ground.of_run(self.input.spec(), run);
         let banner = if self.gateway.is_rehearsal() { REHEARSED } else { "" };
-        let shelf = WithTheRun { store: store.clone(), run: run.id.clone(), banner };
-        let chamber = Chamber {
-            debates: debates.clone(),
-            shelf: Some(Arc::new(shelf)),
-            ..self.chamber.clone()
-        };
+        let shelf = Shelf { store: store.clone(), run: run.id.clone(), banner };
+        let chamber =
+            Chamber { debates: debates.clone(), shelf: Some(shelf), ..self.chamber.clone() };
         trail::workflow_started(&run.title, self.gateway.name().0);
         let graph = graph(Arc::new(chamber))?;
         let outcome = graph.run(ConsultState::new(self.input.company.clone()), options).await;
@@ -182,8 +176,8 @@ impl Job for ConsultJob {
         report.made = Some(Made {
             run: run.id.to_string(),
             on: day_of(plan::now()).to_string(),
-            provider: self.input.provider.clone(),
-            model: self.input.model.clone(),
+            provider: self.input.settings.provider.clone(),
+            model: self.input.settings.model.clone(),
             models: self.input.models.clone(),
             isolation: self.why.clone(),
         });
@@ -227,52 +221,40 @@ pub(crate) fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
     let retry = |error: &dyn std::error::Error| -> NodeFailure {
         Failure::from_error(FailureKind::Environment, error).hint(RETRY).into()
     };
-    let source = match source.downcast::<Trouble>() {
-        Ok(trouble) => return Ok(environment(&*trouble)),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<NotKept>() {
-        Ok(not_kept) => return Ok(environment(&*not_kept)),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<MostMovesAffected>() {
-        Ok(most) => return Ok(retry(&*most)),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<assize_debate::NoVerdict>() {
-        Ok(none) => return Ok(retry(&*none)),
-        Err(source) => source,
-    };
-    let source = match source.downcast::<DebateError>().map(|error| *error) {
-        Ok(DebateError::Sandbox(error)) => return Ok(Failure::from(error).into()),
-        Ok(error @ DebateError::Unreadable(_)) => {
-            return Ok(Failure::from_error(FailureKind::Internal, &error).into());
+    let debate = |error: DebateError| match error {
+        DebateError::Sandbox(error) => Failure::from(error).into(),
+        error @ DebateError::Unreadable(_) => {
+            Failure::from_error(FailureKind::Internal, &error).into()
         }
-        Ok(error) => return Ok(environment(&error)),
-        Err(source) => source,
+        error => environment(&error),
     };
-    match source.downcast::<RemoteDebateError>().map(|error| *error) {
-        Ok(RemoteDebateError::Store(error)) => Ok(Failure::from(error).into()),
-        Ok(error) => Ok(environment(&error)),
-        Err(source) => Err(source),
-    }
+    let remote = |error: RemoteDebateError| match error {
+        RemoteDebateError::Store(error) => Failure::from(error).into(),
+        error => environment(&error),
+    };
+    (source.downcast::<Trouble>().map(|error| environment(&*error)))
+        .or_else(|source| source.downcast::<NotKept>().map(|error| environment(&*error)))
+        .or_else(|source| source.downcast::<MostMovesAffected>().map(|error| retry(&*error)))
+        .or_else(|source| source.downcast::<assize_debate::NoVerdict>().map(|error| retry(&*error)))
+        .or_else(|source| source.downcast::<DebateError>().map(|error| debate(*error)))
+        .or_else(|source| source.downcast::<RemoteDebateError>().map(|error| remote(*error)))
 }
 
 /// Where the documents of a consultation are, among its artifacts, as long as it is not over.
 pub const DOCUMENTS: &str = "documents/";
 
 /// Keeps documents with the run as they are written.
-#[derive(Debug)]
-struct WithTheRun {
+#[derive(Debug, Clone)]
+pub struct Shelf {
     store: Arc<dyn Store>,
     run: RunId,
     /// What stands over every page, as it will in the end.
     banner: &'static str,
 }
 
-#[async_trait]
-impl Shelf for WithTheRun {
-    async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
+impl Shelf {
+    /// Keeps a document under its name, in the place of what is there.
+    pub(crate) async fn put(&self, name: &str, text: &str) -> Result<(), NotKept> {
         let text = match name {
             _ if self.banner.is_empty() => text.to_owned(),
             // What was filed, or is the user's own, is no text of a model.
@@ -298,7 +280,7 @@ fn refuse_region(is_member: bool, input: &ConsultInput) -> Result<(), Failure> {
 fn refuse_too_much(plan: &ConsultPlan, input: &ConsultInput) -> Result<(), Failure> {
     let Some(window) = input.context_window else { return Ok(()) };
     let known = plan.gathered.likely_tokens();
-    let most = window.saturating_sub(u64::from(input.max_output_tokens)) * 3 / 4;
+    let most = window.saturating_sub(u64::from(input.settings.max_output_tokens)) * 3 / 4;
     if known <= most {
         return Ok(());
     }
@@ -313,24 +295,20 @@ fn refuse_too_much(plan: &ConsultPlan, input: &ConsultInput) -> Result<(), Failu
 
 /// Everything but where debates are held.
 fn chamber(plan: &ConsultPlan, input: &ConsultInput, models: Models, at_once: usize) -> Chamber {
-    let (temperature, max_tokens) = (input.temperature as f32, input.max_output_tokens);
     Chamber {
-        models,
-        manner: Manner { temperature, max_tokens },
         personas: plan.personas.clone(),
         moves: input.moves as usize,
         rounds: input.rounds,
         at_once,
         debate_options: assize_debate::Options {
-            temperature,
-            max_tokens,
+            temperature: input.settings.temperature as f32,
+            max_tokens: input.settings.max_output_tokens,
             context_window: input.context_window,
             blind_scores: input.blind_scores,
         },
         gathered: plan.gathered.clone(),
         synthetic: input.synthetic,
-        debates: Arc::new(InProcess::default()),
         turnings: input.turnings.clone(),
-        shelf: None,
+        ..Chamber::new(models)
     }
 }

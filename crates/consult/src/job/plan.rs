@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_config::{Environment, Limits, Settings};
+use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, Providers};
 use assize_run::{NewRun, Origin, Run, RunId, RunKind, Store};
-use assize_sandbox::{Sandboxes, Spec};
+use assize_sandbox::{RunSettings, Sandboxes, Spec};
 use assize_types::text::{checked, harmless};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -26,15 +26,6 @@ const LONGEST: u64 = 1;
 const GATHERED: &str = "gathered.json";
 const PERSONAS: &str = "personas.toml";
 
-/// How large it is to be.
-#[derive(Debug, Clone, Default)]
-struct Shape {
-    rounds: u32,
-    moves: u32,
-    blind_scores: bool,
-    image: Option<String>,
-}
-
 /// What a run needs to be run again; what is large is kept beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultInput {
@@ -45,20 +36,13 @@ pub struct ConsultInput {
     pub moves: u32,
     #[serde(default)]
     pub blind_scores: bool,
-    pub limits: Limits,
-    pub image: Option<String>,
-    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub isolation: Option<String>,
     pub region: Option<String>,
     /// How many debates are held at once, where somebody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_moves: Option<u32>,
-    pub temperature: f64,
-    pub max_output_tokens: u32,
     pub context_window: Option<u64>,
-    pub provider: String,
-    pub model: String,
+    #[serde(flatten)]
+    pub settings: RunSettings,
     /// Other models of the same provider, by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
@@ -73,12 +57,7 @@ pub struct ConsultInput {
 impl ConsultInput {
     /// The sandboxes that its debates run in.
     pub(super) fn spec(&self) -> Spec {
-        Spec {
-            image: self.image.clone(),
-            limits: self.limits.clone(),
-            region: self.region.clone(),
-            ..Spec::default()
-        }
+        Spec { region: self.region.clone(), ..self.settings.spec() }
     }
 }
 
@@ -88,10 +67,8 @@ pub struct ConsultPlan {
     pub(super) gathered: Arc<Gathered>,
     pub(super) personas: Personas,
     company: Company,
-    synthetic: bool,
-    shape: Shape,
-    /// The models that were named for one role each.
-    models: BTreeMap<String, String>,
+    /// What is asked for now; of a stored run only other models for some roles.
+    ask: ConsultAsk,
     before: Option<ConsultInput>,
     /// How a fork differs from the run that it starts from.
     turning: Option<Turning>,
@@ -120,7 +97,7 @@ fn company(ask: &ConsultAsk) -> Result<Company, Failure> {
 impl ConsultPlan {
     /// A new consultation. Nobody is asked but the sources.
     pub async fn fresh(
-        ask: ConsultAsk,
+        mut ask: ConsultAsk,
         settings: &Settings,
         environment: &Environment,
     ) -> Result<ConsultPlan, Failure> {
@@ -158,22 +135,16 @@ impl ConsultPlan {
                 gathered.notes.push(note.to_owned());
             }
         }
-        if let Some(files) = ask.files {
+        if let Some(files) = ask.files.take() {
             gathered = gathered.and(files);
         }
-        let synthetic = ask.sources.contains(&SourceName::Synthetic);
         let name = company.name.or(known.map(|company| company.name));
         let company = Company { ticker: company.ticker, name };
-        let gathered = Arc::new(gathered);
-        let ConsultAsk { rounds, moves, blind_scores, image, models, .. } = ask;
-        let shape = Shape { rounds, moves, blind_scores, image };
         Ok(ConsultPlan {
-            gathered,
+            gathered: Arc::new(gathered),
             personas,
             company,
-            synthetic,
-            shape,
-            models,
+            ask,
             before: None,
             turning: None,
             parallel_moves: None,
@@ -226,9 +197,7 @@ impl ConsultPlan {
             })?),
             personas,
             company: before.company.clone(),
-            synthetic: before.synthetic,
-            shape: Shape::default(),
-            models,
+            ask: ConsultAsk { models, ..ConsultAsk::default() },
             before: Some(before),
             turning: None,
             parallel_moves: None,
@@ -255,34 +224,27 @@ impl ConsultPlan {
         sandboxes: &Sandboxes,
         gateway: &Gateway,
     ) -> Result<ConsultInput, Failure> {
-        let (provider, model) = gateway.name();
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
-            let answered = (before.provider.as_str(), before.model.as_str());
-            providers.refuse_another_model(&format!("`{}`", run.id), answered, gateway)?;
+            let run = format!("`{}`", run.id);
+            providers.refuse_another_model(&run, before.settings.model(), gateway)?;
             return Ok(before.clone());
         }
         if let (Some(parent), Some(before)) = (origin.parent(), &self.before) {
             return self.changed(origin, parent, before, providers, gateway);
         }
         let config = &providers.settings;
-        let limits = super::ground::limits(sandboxes)?;
+        let sandbox = (super::ground::limits(sandboxes)?, self.ask.image.clone());
         Ok(ConsultInput {
             company: self.company.clone(),
-            synthetic: self.synthetic,
-            rounds: self.shape.rounds,
-            moves: self.shape.moves,
-            blind_scores: self.shape.blind_scores,
-            limits,
-            image: self.shape.image.clone(),
-            isolation: config.sandbox.isolation.requested().map(ToString::to_string),
+            synthetic: self.ask.sources.contains(&SourceName::Synthetic),
+            rounds: self.ask.rounds,
+            moves: self.ask.moves,
+            blind_scores: self.ask.blind_scores,
             region: (*config.consult.region).clone(),
             parallel_moves: None,
-            temperature: *config.general.temperature,
-            max_output_tokens: *config.general.max_output_tokens,
             context_window: gateway.facts().map(|facts| facts.context_window),
-            provider: provider.to_owned(),
-            model: model.to_owned(),
-            models: self.models.clone(),
+            settings: RunSettings::new(config, sandbox, gateway.name()),
+            models: self.ask.models.clone(),
             turnings: Vec::new(),
             answered_before_by: None,
         })
@@ -299,14 +261,13 @@ impl ConsultPlan {
     ) -> Result<ConsultInput, Failure> {
         let (provider, model) = gateway.name();
         let models = self.roles(origin)?;
+        let who = format!("{} {}", before.settings.provider, before.settings.model);
         // A cassette answers in whoever's name it was recorded.
         let same = providers.tape.replays()
-            || (before.provider == provider && before.model == model && before.models == models);
+            || (before.settings.model() == (provider, model) && before.models == models);
         if !same && self.turning.is_none() {
-            let message = format!(
-                "`{}` was answered by {} {}, and others would answer now",
-                parent.id, before.provider, before.model
-            );
+            let message =
+                format!("`{}` was answered by {who}, and others would answer now", parent.id);
             let hint = format!(
                 "say from where on, such as `--at m3/round-4`, or `--at round-1` for all debates: \
                  `assize runs fork {} --at round-1`",
@@ -316,21 +277,20 @@ impl ConsultPlan {
         }
         let mut turnings = before.turnings.clone();
         turnings.extend(self.turning.clone());
-        let who = || format!("{} {}", before.provider, before.model);
+        let (provider, model) = (provider.to_owned(), model.to_owned());
         Ok(ConsultInput {
             context_window: gateway.facts().map(|facts| facts.context_window),
-            provider: provider.to_owned(),
-            model: model.to_owned(),
+            settings: RunSettings { provider, model, ..before.settings.clone() },
             models,
             turnings,
-            answered_before_by: (!same).then(who).or(before.answered_before_by.clone()),
+            answered_before_by: (!same).then_some(who).or(before.answered_before_by.clone()),
             ..before.clone()
         })
     }
 
     /// The models that answer for one role each: those of before, where there was a before.
     pub(super) fn roles(&self, origin: &Origin) -> Result<BTreeMap<String, String>, Failure> {
-        let asked = self.models.clone();
+        let asked = self.ask.models.clone();
         let known = |role: &str| {
             let among = |prefix: &str, count: usize| {
                 let number = role.strip_prefix(prefix).and_then(|rest| rest.parse::<usize>().ok());

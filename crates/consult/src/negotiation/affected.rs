@@ -17,9 +17,6 @@ pub struct MostMovesAffected {
 
 impl MostMovesAffected {
     /// An error if more than half of `total` moves are affected.
-    ///
-    /// # Errors
-    /// When they are.
     pub fn check(affected: usize, total: usize, error: &str) -> Result<(), MostMovesAffected> {
         match 2 * affected > total {
             true => Err(MostMovesAffected { affected, total, error: error.to_owned() }),

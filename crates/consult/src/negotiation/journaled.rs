@@ -41,12 +41,6 @@ pub(crate) struct AffectedLimit {
     pub total: usize,
 }
 
-impl<S: State> std::fmt::Debug for JournaledSource<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JournaledSource").field("move_id", &self.move_id).finish_non_exhaustive()
-    }
-}
-
 impl<S: State> JournaledSource<S> {
     pub(crate) fn new(
         context: Context<S>,

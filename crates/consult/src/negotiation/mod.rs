@@ -12,7 +12,6 @@ mod models;
 mod negotiate;
 mod proxy;
 mod sandboxes;
-mod single;
 
 use std::sync::Arc;
 
@@ -31,7 +30,6 @@ pub(crate) use affected::AffectedMoves;
 pub(crate) use journaled::AffectedLimit;
 pub(crate) use negotiate::{Negotiated, negotiate};
 pub(crate) use sandboxes::LONGEST;
-pub(crate) use single::{SingleDebate, single_debate};
 
 /// A debate that came to a verdict.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,9 +48,6 @@ pub struct DebateOutcome {
 #[async_trait]
 pub trait Debates: Send + Sync {
     /// Runs one debate; `proxy` answers its model calls.
-    ///
-    /// # Errors
-    /// When it did not come to a verdict.
     async fn hold(
         &self,
         job: &Job,

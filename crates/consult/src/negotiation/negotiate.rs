@@ -24,9 +24,6 @@ pub(crate) enum Negotiated {
 }
 
 /// Holds one debate in a node of a run, and emits its events.
-///
-/// # Errors
-/// When the run is over, or the debate broke where it was held.
 pub(crate) async fn negotiate<S: State>(
     context: &Context<S>,
     debates: &dyn Debates,

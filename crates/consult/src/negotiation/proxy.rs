@@ -14,16 +14,13 @@ use assize_types::Fingerprint;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Where the answers of one debate come from.
 #[async_trait]
 pub trait ModelSource: Send + Sync {
     /// Answers one call, by its key within the debate.
-    ///
-    /// # Errors
-    /// When there is no answer.
     async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError>;
 }
 
@@ -62,22 +59,6 @@ impl Drop for CallUnderWay<'_> {
         let mut waiting = self.0.waiting();
         waiting.calls -= 1;
         waiting.since = Instant::now();
-    }
-}
-
-/// The task of one call; aborted when the last waiter is gone.
-struct CallTask(JoinHandle<Result<Response, (ErrorKind, String)>>);
-
-impl CallTask {
-    async fn answer(mut self) -> Result<Response, (ErrorKind, String)> {
-        let lost = |error: JoinError| (ErrorKind::Internal, format!("the call was lost: {error}"));
-        (&mut self.0).await.unwrap_or_else(|error| Err(lost(error)))
-    }
-}
-
-impl Drop for CallTask {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -122,12 +103,14 @@ impl ModelProxy {
             let begin = || {
                 let asked = request.fingerprint();
                 let (source, key, request) = (self.source.clone(), key.to_owned(), request.clone());
-                // In a task of its own: the caller may be gone while others wait for the same answer.
-                let task = CallTask(tokio::spawn(async move {
+                // In a task of its own: the caller may be gone while others wait for the same answer. It is aborted when
+                // the last of them is gone.
+                let task = AbortOnDropHandle::new(tokio::spawn(async move {
                     let answer = source.ask(&key, &request).await;
                     answer.map_err(|error| (error.kind(), error.message().to_owned()))
                 }));
-                (asked, task.answer().boxed().shared())
+                let lost = |error| (ErrorKind::Internal, format!("the call was lost: {error}"));
+                (asked, task.map(move |answer| answer.map_err(lost)?).boxed().shared())
             };
             answers.entry(key.to_owned()).or_insert_with(begin).1.clone()
         };

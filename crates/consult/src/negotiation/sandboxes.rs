@@ -37,9 +37,6 @@ const SILENCE: Duration = Duration::from_secs(60);
 const LARGEST: usize = 1 << 20;
 
 /// Puts the program that debates into a folder, from which sandboxes see it.
-///
-/// # Errors
-/// When the folder cannot be written to.
 pub fn install(folder: &Path) -> std::io::Result<Layer> {
     let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
     let program = place.join(NAME);
@@ -68,6 +65,7 @@ pub fn install(folder: &Path) -> std::io::Result<Layer> {
 }
 
 /// Debates in sandboxes.
+#[derive(Debug)]
 pub struct InSandboxes {
     pub manager: Arc<Manager>,
     /// Their limits, their image and where they should be; with the layer that has the program.
@@ -81,12 +79,6 @@ pub struct InSandboxes {
     pub weaker: Option<String>,
     /// Which isolation it is, and why that one.
     pub isolation: String,
-}
-
-impl std::fmt::Debug for InSandboxes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InSandboxes").field("run", &self.run).finish_non_exhaustive()
-    }
 }
 
 /// A debate that went wrong where it was held.

@@ -5,10 +5,10 @@ mod plan;
 
 use std::sync::Arc;
 
-use crate::negotiation::{DebateOutcome, Models, SingleDebate, single_debate};
+use crate::negotiation::{DebateOutcome, Debates, Models, Negotiated, negotiate};
 use assize_debate::{Company, MoveDocument, Options, Personas, Place, Verdict, conversation_logs};
 use assize_gateway::Gateway;
-use assize_graph::{Key, Record};
+use assize_graph::{Context, END, Graph, InvalidGraph, Key, NodeError, Record, State};
 use assize_run::{
     ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, Origin, REMOTE, Run, RunKind,
     read_result,
@@ -77,9 +77,7 @@ impl Job for DebateJob {
     }
 
     async fn prepare(&mut self) -> Result<Ground, Failure> {
-        let Request { plan, providers, sandboxes, remote } = &self.request;
-        let (spec, reporter) = (self.input.spec(), &*providers.reporter);
-        Ground::find(remote.as_ref(), sandboxes, &spec, plan.allow_in_process, reporter).await
+        self.request.ground(&self.input.spec(), self.request.plan.allow_in_process).await
     }
 
     async fn execute(
@@ -154,4 +152,45 @@ fn report(outcome: DebateOutcome, isolation: String) -> DebateReport {
         .chain(weaker.map(|message| flag(FlagKind::WeakerIsolation, message)))
         .collect();
     DebateReport { verdict, isolation, flags }
+}
+
+/// State of a run that is one debate.
+#[derive(Debug, Clone, Default)]
+struct SingleDebate {
+    outcome: Option<Arc<DebateOutcome>>,
+}
+
+impl State for SingleDebate {
+    type Update = Arc<DebateOutcome>;
+    type Item = ();
+
+    fn apply(&mut self, outcome: Arc<DebateOutcome>) {
+        self.outcome = Some(outcome);
+    }
+}
+
+/// The graph of a run that is one debate.
+fn single_debate(
+    job: assize_debate::Job,
+    models: Models,
+    debates: Arc<dyn Debates>,
+) -> Result<Graph<SingleDebate>, InvalidGraph> {
+    let inside = assize_debate::graph(models.of("critic").clone(), job.options)?;
+    let shared = Arc::new((job, models, debates));
+    Graph::builder("debate")
+        .elsewhere("negotiation", &inside, move |context| hold(context, shared.clone()))
+        .start("negotiation")
+        .edge("negotiation", END)
+        .compile()
+}
+
+async fn hold(
+    context: Context<SingleDebate>,
+    shared: Arc<(assize_debate::Job, Models, Arc<dyn Debates>)>,
+) -> Result<Vec<Arc<DebateOutcome>>, NodeError> {
+    let (job, models, debates) = &*shared;
+    match negotiate(&context, &**debates, models, job, None).await? {
+        Negotiated::Outcome(outcome) => Ok(vec![Arc::from(outcome)]),
+        Negotiated::Unopened(error) => Err(error.into()),
+    }
 }

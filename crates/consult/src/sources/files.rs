@@ -38,9 +38,6 @@ pub enum FilesError {
 }
 
 /// Reads what can be read, in the order of names, and says what was left out.
-///
-/// # Errors
-/// When there is nothing.
 pub fn gather(folder: &Path) -> Result<Gathered, FilesError> {
     if !folder.is_dir() {
         return Err(FilesError::NoFolder(folder.to_owned()));

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_consult::sources::Gathered;
-use assize_consult::{Chamber, MOVES, Manner, Personas};
-use assize_consult::{InProcess, Models};
+use assize_consult::{Chamber, Models, Personas};
 use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
@@ -193,18 +191,5 @@ impl Model for Script {
 
 /// Everybody, in this process, with nothing known.
 pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> Chamber {
-    Chamber {
-        models: Models::new(model.clone()),
-        manner: Manner { temperature: 0.7, max_tokens: 1000 },
-        personas: Personas::default(),
-        moves: MOVES,
-        rounds,
-        at_once,
-        debate_options: assize_debate::Options::default(),
-        gathered: Arc::new(Gathered::default()),
-        synthetic: false,
-        debates: Arc::new(InProcess::default()),
-        turnings: Vec::new(),
-        shelf: None,
-    }
+    Chamber { rounds, at_once, ..Chamber::new(Models::new(model.clone())) }
 }

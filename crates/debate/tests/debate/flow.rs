@@ -222,9 +222,8 @@ async fn blind_scores_come_before_a_word_is_said() {
 
 #[tokio::test]
 async fn there_may_be_more_or_fewer_decision_makers() {
-    use assize_debate::{Company, DebateState, DecisionMaker, MoveDocument, Personas, Verdict};
-    let maker =
-        |name: &str| DecisionMaker { name: name.to_owned(), persona: "You judge.".to_owned() };
+    use assize_debate::{Company, DebateState, MoveDocument, Persona, Personas, Verdict};
+    let maker = |name: &str| Persona { name: name.to_owned(), persona: "You judge.".to_owned() };
     let personas = Personas {
         decision_makers: ["Anna", "Ben", "Carl", "Dora"].map(maker).into(),
         ..Personas::default()

@@ -3,11 +3,25 @@
 use assize_gate::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, VariantNames};
 
 /// How a worker works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    EnumString,
+    VariantNames,
+)]
 #[schemars(rename = "WorkMode")]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// It calls tools.
     #[default]
@@ -19,20 +33,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    pub const NAMES: [&'static str; 3] = ["tools", "text", "auto"];
-}
-
-impl std::str::FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mode, String> {
-        match text {
-            "tools" => Ok(Mode::Tools),
-            "text" => Ok(Mode::Text),
-            "auto" => Ok(Mode::Auto),
-            other => Err(format!("`{other}` is none of `{}`", Mode::NAMES.join("`, `"))),
-        }
-    }
+    pub const NAMES: &'static [&'static str] = Mode::VARIANTS;
 }
 
 /// What is to be done, and within which limits.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assize_graph::{Context, END, EffectError, Event, Graph, InvalidGraph, NodeError};
+use assize_graph::{Context, END, Event, Graph, InvalidGraph, NodeError};
 use assize_llm::{ErrorKind, Model, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
 use assize_run::{Asking, RunEvent};
 use assize_types::Fingerprint;
@@ -27,6 +27,29 @@ type Updates = Result<Vec<Update>, NodeError>;
 struct Answered {
     content: Value,
     failed: bool,
+}
+
+impl Answered {
+    /// An error is an answer, too, unless the model can do nothing about it.
+    fn of(called: Result<Value, CallError>) -> Result<Answered, Broke> {
+        let told = match called {
+            Ok(content) => return Ok(Answered { content, failed: false }),
+            Err(CallError::Draft(error @ (DraftError::Store(_) | DraftError::Contract(_)))) => {
+                return Err(Broke(error.to_string()));
+            }
+            Err(CallError::Unknown(name)) => format!(
+                "there is no tool `{name}`; there are {}, {}, {}, {}, {} and {}",
+                reading::LIST,
+                reading::READ,
+                tools::REQUEST,
+                tools::WRITE,
+                tools::READ,
+                tools::SUBMIT
+            ),
+            Err(error) => error.to_string(),
+        };
+        Ok(Answered { content: json!(told), failed: true })
+    }
 }
 
 /// A tool call that could not be made, through no fault of the model.
@@ -64,9 +87,6 @@ impl Worker {
 }
 
 /// The work as a graph.
-///
-/// # Errors
-/// Never, unless this function is wrong.
 pub fn graph(worker: Arc<Worker>) -> Result<Graph<WorkState>, InvalidGraph> {
     let [looks, thinks, acts] = std::array::from_fn(|_| worker.clone());
     Graph::builder("work")
@@ -183,19 +203,7 @@ impl Worker {
         if [tools::REQUEST, tools::SUBMIT].contains(&call.name.as_str()) && arguments.is_object() {
             arguments["task_id"] = json!(state.work.task_id);
         }
-        let key = format!("step-{}/tool-{}", state.steps, index + 1);
-        let answered = self.answer(context, &key, &call.name, &arguments).await?;
-        let handed = (call.name == tools::SUBMIT).then(|| handed(&answered)).flatten();
-        Ok((answered, handed))
-    }
-
-    async fn answer(
-        &self,
-        context: &Context<WorkState>,
-        key: &str,
-        name: &str,
-        arguments: &Value,
-    ) -> Result<Answered, NodeError> {
+        let (name, arguments) = (call.name.as_str(), &arguments);
         let act = async {
             let called = match name {
                 reading::LIST | reading::READ => {
@@ -203,47 +211,28 @@ impl Worker {
                 }
                 _ => tools::call(&self.service, &self.name, name, arguments).await,
             };
-            match called {
-                Ok(content) => Ok(Answered { content, failed: false }),
-                Err(CallError::Draft(error @ (DraftError::Store(_) | DraftError::Contract(_)))) => {
-                    Err(Broke(error.to_string()))
-                }
-                Err(CallError::Unknown(name)) => {
-                    let content = format!(
-                        "there is no tool `{name}`; there are {}, {}, {}, {}, {} and {}",
-                        reading::LIST,
-                        reading::READ,
-                        tools::REQUEST,
-                        tools::WRITE,
-                        tools::READ,
-                        tools::SUBMIT
-                    );
-                    Ok(Answered { content: json!(content), failed: true })
-                }
-                Err(error) => Ok(Answered { content: json!(error.to_string()), failed: true }),
-            }
+            Answered::of(called)
         };
         let tell = |answered: &Answered| {
             let path = ["source_path", "draft_path", "path"];
             let path = path.into_iter().find_map(|key| arguments[key].as_str());
             let called = RunEvent::ToolCalled {
-                step: context.state().steps,
+                step: state.steps,
                 tool: name.to_owned(),
                 path: path.map(str::to_owned),
                 failed: answered.failed,
             };
             let mut told = vec![called.into()];
             if name == tools::SUBMIT && !answered.failed {
-                told.extend(messages(&answered.content, &context.state().work.task_id.to_string()));
+                told.extend(messages(&answered.content, state.work.task_id.as_str()));
             }
             told
         };
+        let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let request = || Fingerprint::of(format!("{name} {arguments}"));
-        match context.effect(key, request, act, tell).await {
-            Ok(answered) => Ok(answered),
-            Err(EffectError::Stop(error)) => Err(NodeError::Stop(error)),
-            Err(EffectError::Failed(failed)) => Err(failed.error.into()),
-        }
+        let answered = context.effect(&key, request, act, tell).await?;
+        let handed = (name == tools::SUBMIT).then(|| handed(&answered)).flatten();
+        Ok((answered, handed))
     }
 
     /// Submits the file blocks of an answer together.
@@ -254,9 +243,8 @@ impl Worker {
         if blocks.is_empty() {
             let why = if read.is_err() { prompt::NOT_CLOSED } else { prompt::NO_BLOCKS };
             turns.push(Turn::User { text: why.into() });
-            let mut updates = vec![Update::Turns(turns)];
-            updates.push(if state.reminded { Update::Done } else { Update::Reminded });
-            return Ok(updates);
+            let next = if state.reminded { Update::Done } else { Update::Reminded };
+            return Ok(vec![Update::Turns(turns), next]);
         }
         let answered = self.propose(context, blocks).await?;
         let mut updates = Vec::new();
@@ -316,13 +304,8 @@ impl Worker {
             contents: &contents,
         };
         let act = async {
-            match self.service.propose(&self.name, proposal).await {
-                Ok(submitted) => Ok(Answered { content: json!(submitted), failed: false }),
-                Err(error @ (DraftError::Store(_) | DraftError::Contract(_))) => {
-                    Err(Broke(error.to_string()))
-                }
-                Err(error) => Ok(Answered { content: error.to_string().into(), failed: true }),
-            }
+            let submitted = self.service.propose(&self.name, proposal).await;
+            Answered::of(submitted.map(|submitted| json!(submitted)).map_err(CallError::Draft))
         };
         let print = || Fingerprint::of(&state.said.text);
         let events = |answered: &Answered| match answered.failed {
@@ -363,16 +346,7 @@ fn fall_back(context: &Context<WorkState>, why: &str, spent: Spent) -> Vec<Updat
 
 /// What a submission came to, as the tool told it.
 fn handed(answered: &Answered) -> Option<Handed> {
-    if answered.failed {
-        return None;
-    }
-    let told = &answered.content;
-    Some(Handed {
-        submission: told["submission"].as_u64()?,
-        verdict: told["verdict"].as_str()?.to_owned(),
-        files: serde_json::from_value(told["files"].clone()).unwrap_or_default(),
-        reasons: serde_json::from_value(told["reasons"].clone()).unwrap_or_default(),
-    })
+    Handed::deserialize(&answered.content).ok().filter(|_| !answered.failed)
 }
 
 /// The messages of a submission, as events.

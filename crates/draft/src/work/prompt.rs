@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use assize_llm::{Prompt, Request, fenced};
+use assize_llm::{Prompt, Request, Turn, fenced};
 
 use super::input::Mode;
 use super::reading;
@@ -60,7 +60,7 @@ pub(crate) fn request(state: &WorkState) -> Request {
     prompt.transcript.clone_from(&state.transcript);
     if state.transcript.is_empty() {
         prompt.tail = BEGIN.to_owned();
-    } else if text || !ends_with_result(state) {
+    } else if text || !matches!(state.transcript.last(), Some(Turn::Tool(_))) {
         prompt.tail = GO_ON.to_owned();
     }
     let mut request = Request::new(prompt);
@@ -100,7 +100,3 @@ pub(crate) const NO_BLOCKS: &str = "There was no file block in your answer. Writ
 /// What it is told whose last block has no end.
 pub(crate) const NOT_CLOSED: &str = "It is not clear where a file block in your answer ends, so nothing of it was taken. \
     Use fences of five backticks around each file, and no other fences outside the files.";
-
-fn ends_with_result(state: &WorkState) -> bool {
-    matches!(state.transcript.last(), Some(assize_llm::Turn::Tool(_)))
-}

@@ -71,8 +71,7 @@ impl DraftService {
         name: &str,
         arguments: &Value,
     ) -> Result<Value, CallError> {
-        let mut transaction = self.begin().await?;
-        transaction.refuse_if_off()?;
+        let mut transaction = self.begin_if_on().await?;
         if name == LIST {
             let given: ListFiles = tools::read(name, arguments)?;
             return Ok(transaction.list_files(by, given.folder.as_deref()).await?);
@@ -82,8 +81,7 @@ impl DraftService {
             let path = assize_types::text::shorten(&given.path, 200);
             wrong(format!("there is no file `{path}`; `{LIST}` shows those there are"))
         })?;
-        let lines = content.lines().count();
-        Ok(json!({"content": content, "line_count": lines}))
+        Ok(json!({"content": content, "line_count": content.lines().count()}))
     }
 
     /// A file of the workspace as text; `None` if it is not there.

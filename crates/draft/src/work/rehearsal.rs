@@ -35,9 +35,6 @@ pub enum Line {
 }
 
 /// What the rehearsal model does next; `None` if it is about something else.
-///
-/// # Errors
-/// When the task is not its own.
 pub fn answer(request: &Request) -> Option<Result<Line, ModelError>> {
     let rules = request.prompt.blocks.iter().find(|block| block.name == "rules")?;
     let task = request.prompt.blocks.iter().find(|block| block.name == "task")?;

@@ -1,9 +1,9 @@
 //! The whole way of a draft: asked for, written, read, handed in, decided on.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{Answer, DraftError, MessageKind, Stage};
+use assize_draft::{Answer, DraftError, DraftService, MessageKind, Options, Stage};
 use assize_gate::Policy;
 use assize_types::Fingerprint;
 
@@ -50,7 +50,13 @@ async fn full_and_relative_paths_and_plain_names_mean_the_same_draft() {
     let full = office.repo("src/watchdog.py").canonicalize().unwrap();
     let draft = office.request(full.to_str().unwrap()).await.unwrap().draft_path;
     let name = draft.rsplit('/').next().unwrap();
-    let full = office.desk.workspace().join(&draft);
+    let link = office.folder.path().join("link");
+    symlink(office.desk.workspace(), &link).unwrap();
+    let (full, linked) = (office.desk.workspace().join(&draft), link.join(&draft));
+    let state = office.folder.path().join("state/drafts");
+    let through_link =
+        DraftService::open(&link, &state, office.store.clone(), Options::default()).unwrap();
+    through_link.write(WORKER, linked.to_str().unwrap(), "x = 0\n").await.unwrap();
     for path in [draft.as_str(), name, full.to_str().unwrap(), &format!("./{draft}")] {
         office.desk.write(WORKER, path, "x = 1\n").await.unwrap();
         assert_eq!(office.desk.read(WORKER, path).await.unwrap().content, "x = 1\n");

@@ -109,6 +109,12 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
         "_handoff/drafts/../TASK_CONTRACT.json",
         "_handoff/drafts/phase10_version_flag.submission.json",
         "_handoff/drafts/sub/x.draft",
+        "_handoff/drafts/../../src/x.draft",
+        "_handoff/x.draft",
+        "_HANDOFF/drafts/x.draft",
+        "/x.draft",
+        "/srv/other/_handoff/drafts/x.draft",
+        "..",
         "_handoff/transition.ndjson",
         "",
     ];

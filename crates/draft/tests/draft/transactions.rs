@@ -116,6 +116,7 @@ async fn entries_of_another_workspace_cost_one_more_read() {
 }
 
 /// A verifier whose commands always pass.
+#[derive(Debug)]
 struct Passes;
 
 #[async_trait]

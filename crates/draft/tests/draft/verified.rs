@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::office::{Office, WATCHDOG, WORKER, number, rules};
 
 /// Says what it is told to, once it may, and notes what it saw.
+#[derive(Debug)]
 struct Says {
     passes: bool,
     may: Semaphore,

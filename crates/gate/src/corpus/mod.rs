@@ -66,9 +66,6 @@ pub struct Forgery {
 }
 
 /// The paths of `files.txt`, each with the same content.
-///
-/// # Errors
-/// When a line cannot be read.
 pub fn files() -> Result<Vec<Case>, BadLine> {
     cases("files.txt", FILES, |line, _| {
         let (label, path) = line.split_once(" | ")?;
@@ -77,9 +74,6 @@ pub fn files() -> Result<Vec<Case>, BadLine> {
 }
 
 /// The lines of `hidden.txt`, labelled with the rule and the column of the character, or `- 0`.
-///
-/// # Errors
-/// When a line cannot be read.
 pub fn hidden() -> Result<Vec<Case>, BadLine> {
     cases("hidden.txt", HIDDEN, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
@@ -89,9 +83,6 @@ pub fn hidden() -> Result<Vec<Case>, BadLine> {
 }
 
 /// The lines of `paths.txt`.
-///
-/// # Errors
-/// When a line cannot be read.
 pub fn paths() -> Result<Vec<Case>, BadLine> {
     cases("paths.txt", PATHS, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
@@ -102,9 +93,6 @@ pub fn paths() -> Result<Vec<Case>, BadLine> {
 
 /// The lines of `keys.txt` and `plain.txt` and the texts of `texts.txt`, labelled with a rule, `-` for any rule, or
 /// [`NO_SECRET`].
-///
-/// # Errors
-/// When a line cannot be read.
 pub fn secrets() -> Result<Vec<Case>, BadLine> {
     let in_file = |line: &'static str| {
         line.strip_prefix('@').and_then(|line| line.split_once(" | ")).unwrap_or((PROGRAM, line))
@@ -149,9 +137,6 @@ pub fn undrawn() -> impl Iterator<Item = &'static str> {
 }
 
 /// The changes of `forged.txt`.
-///
-/// # Errors
-/// When a header cannot be read.
 pub fn forgeries() -> Result<Vec<Forgery>, BadLine> {
     let read = |(index, section): (usize, &'static str)| {
         let bad = BadLine { list: "forged.txt", number: index + 1 };
@@ -166,9 +151,6 @@ pub fn forgeries() -> Result<Vec<Forgery>, BadLine> {
 }
 
 /// The files of the project that the changes of `forged.txt` are made to, as a test runner needs them.
-///
-/// # Errors
-/// When a header cannot be read.
 pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, BadLine> {
     let mut files = Vec::new();
     for (index, section) in sections(PROJECT).enumerate() {

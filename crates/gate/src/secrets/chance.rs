@@ -1,5 +1,7 @@
 //! Whether a text was generated at random, chosen by a person, or only stands where a secret will.
 
+use std::collections::BTreeSet;
+
 use regex::Regex;
 
 use crate::pattern::{BadPattern, compile};
@@ -96,14 +98,10 @@ impl Chance {
         self.words.replace_all(text, "").replace(['_', '-', '.', '/', ':', ' '], "")
     }
 
-    fn stands_in(&self, text: &str) -> bool {
-        self.stand_in.is_match(text)
-    }
-
     /// Whether a text with the form of a key is one, and not mostly words of a placeholder.
     pub(super) fn fills_a_form(&self, text: &str) -> bool {
         let rest = self.rest(text);
-        !self.stands_in(text)
+        !self.stand_in.is_match(text)
             && rest.len() >= 12
             && rest.len() * 3 >= text.len()
             && order(text) < 0.4
@@ -138,17 +136,14 @@ impl Chance {
     pub(super) fn scrambled(&self, text: &str) -> bool {
         let text = text.strip_prefix("django-insecure-").unwrap_or(text);
         let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
-        let mut signs: Vec<u8> = text.bytes().filter(u8::is_ascii_punctuation).collect();
-        let all_signs = signs.len();
-        signs.sort_unstable();
-        signs.dedup();
+        let signs: BTreeSet<u8> = text.bytes().filter(u8::is_ascii_punctuation).collect();
         let longest_word = text.split(|char: char| !char.is_ascii_alphabetic()).map(str::len).max();
         let changes =
             text.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
         text.is_ascii()
             && text.len() >= 24
             && signs.len() >= 4
-            && all_signs * 12 >= text.len()
+            && count(u8::is_ascii_punctuation) * 12 >= text.len()
             && count(u8::is_ascii_digit) >= 2
             && count(u8::is_ascii_lowercase) >= 3
             && count(|byte| *byte == b' ') * 12 <= text.len()
@@ -166,7 +161,7 @@ impl Chance {
         let digits = count(u8::is_ascii_digit);
         let letters = count(u8::is_ascii_alphabetic);
         let signs = count(|byte| b"!@#$%^&*+?=~".contains(byte));
-        !self.stands_in(text)
+        !self.stand_in.is_match(text)
             && !self.alternatives.is_match(text)
             && text.len() >= 8
             && rest.len() >= 6
@@ -179,7 +174,7 @@ impl Chance {
 
     /// Whether a text beside a user's name is a password: nothing else stands there.
     pub(super) fn is_password(&self, text: &str) -> bool {
-        !self.stands_in(text) && self.rest(text).len() >= 6 && order(text) < 0.5
+        !self.stand_in.is_match(text) && self.rest(text).len() >= 6 && order(text) < 0.5
     }
 
     /// Whether a literal that is assigned to a password is one, however well known: neither a placeholder nor a reference

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use assize_types::text;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -89,7 +90,7 @@ impl Decoder {
             for bytes in readings.into_iter().flatten() {
                 if is_private_key(&bytes) {
                     all.push(Decoded::Key);
-                } else if let Some(text) = text(bytes) {
+                } else if let Some(text) = readable(bytes) {
                     all.push(Decoded::Text(text));
                 }
             }
@@ -105,12 +106,8 @@ pub(super) fn base64_text(text: &str) -> Option<String> {
 
 /// Whether a character has no width: it can stand inside a key that still looks whole.
 fn is_invisible(char: char) -> bool {
-    matches!(
-        char,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-    )
+    text::is_invisible(char)
+        || matches!(char, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {
@@ -152,7 +149,7 @@ fn base32(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Bytes as text, also those of UTF-16 as Windows encodes it; nothing for what is no text.
-fn text(bytes: Vec<u8>) -> Option<String> {
+fn readable(bytes: Vec<u8>) -> Option<String> {
     let wide = bytes.len() >= 8 && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0);
     let bytes = if wide { bytes.into_iter().step_by(2).collect() } else { bytes };
     let text = String::from_utf8(bytes).ok()?;

@@ -7,9 +7,9 @@
 use regex::Regex;
 
 use super::chance::{Chance, SERVICE_DEFAULTS};
-use super::names::{Kind, LONGEST, about, kind, names_a_password, never, sets, words};
+use super::names::{ABOUT, Kind, LONGEST, NEVER, kind, names_a_password, sets, words};
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{BadPattern, among, compile};
 
 /// How many names in a line are looked at: a line with more was made by a machine, and only forms are found in
 /// the rest of it.
@@ -199,8 +199,8 @@ impl Patterns {
             && let Some(found) = captures.get(1).or(captures.get(2))
             && chance.scrambled(found.as_str())
         {
-            let start = name.end + found.start();
-            return Some(Value { start, end: name.end + found.end(), rule: QUOTED });
+            let (start, end) = (name.end + found.start(), name.end + found.end());
+            return Some(Value { start, end, rule: QUOTED });
         }
         let near = self.near.captures(rest)?.get(1)?;
         let between = &rest[..near.start()];
@@ -209,9 +209,9 @@ impl Patterns {
             || between.contains(';')
             // A checksum of Go's modules.
             || between.ends_with("h1:")
-            || between_words.iter().any(|word| never(word))
+            || between_words.iter().any(|word| among(word, NEVER))
             // The nearest name tells what a value is: `password(credentialsId: '…')`.
-            || between_words.last().is_some_and(|word| about(word))
+            || between_words.last().is_some_and(|word| among(word, ABOUT))
             || cut_off(near.as_str());
         (!other && chance.drawn(alone(near.as_str()))).then(|| value(near, QUOTED))
     }
@@ -241,9 +241,7 @@ impl Patterns {
         let spaced = name.spaced && (netrc || kind == FileKind::Container);
         let image = || group(&self.image).filter(|_| spaced);
         let found = group(&self.literal).or_else(called).or_else(set);
-        let near_start = (name.start.saturating_sub(LONGEST)..=name.start)
-            .find(|at| line.is_char_boundary(*at))
-            .unwrap_or(name.start);
+        let near_start = line.ceil_char_boundary(name.start.saturating_sub(LONGEST));
         let defined = || {
             group(&self.argument).filter(|_| self.defining.is_match(&line[near_start..name.start]))
         };
@@ -270,11 +268,7 @@ impl Patterns {
 
 /// The line after a name, as far as a value may reach.
 fn within_reach(line: &str, from: usize) -> &str {
-    let mut end = (from + REACH).min(line.len());
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    &line[from..end]
+    &line[from..line.floor_char_boundary(from + REACH)]
 }
 
 /// Nothing at the end of the line; nothing inside for what is no name of a secret.

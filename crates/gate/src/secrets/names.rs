@@ -88,44 +88,24 @@ pub(super) fn words(name: &str) -> Vec<String> {
 }
 
 /// What is no secret, though it looks like one.
-pub(super) fn never(word: &str) -> bool {
-    among(
-        word,
-        "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
-         primary foreign partition etag commit arn",
-    )
-}
+pub(super) const NEVER: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
+    primary foreign partition etag commit arn";
 
 /// What tells of a secret, and is none.
-pub(super) fn about(word: &str) -> bool {
-    among(
-        word,
-        "id ids url uri endpoint path file arn regex pattern type name header field label \
-         version selector policy",
-    )
-}
+pub(super) const ABOUT: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
+    version selector policy";
 
 /// What may follow the word for a secret.
-fn still(word: &str) -> bool {
-    among(
-        word,
-        "key base value b prod production dev staging live default old new str bytes plain \
-         string",
-    )
-}
+const STILL: &str =
+    "key base value b prod production dev staging live default old new str bytes plain string";
 
 /// Which keys are secret.
-fn of_keys(word: &str) -> bool {
-    among(
-        word,
-        "api access auth private secret encryption signing sign jwt aes master admin license \
-         subscription account hmac session crypto cipher webhook deploy client",
-    )
-}
+const OF_KEYS: &str = "api access auth private secret encryption signing sign jwt aes master admin license \
+    subscription account hmac session crypto cipher webhook deploy client";
 
 /// What a name says, and whether plainly.
 pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
-    if words.iter().any(|word| never(word)) {
+    if words.iter().any(|word| among(word, NEVER)) {
         return None;
     }
     // Made for one page of one session.
@@ -152,7 +132,7 @@ pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
         {
             Some((Kind::Key, true))
         } else if word == "key" {
-            before.map(|before| (Kind::Key, of_keys(before)))
+            before.map(|before| (Kind::Key, among(before, OF_KEYS)))
         } else {
             let vague = matches!(
                 word,
@@ -164,8 +144,8 @@ pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
     let (index, (kind, plain)) =
         (0..words.len()).rev().find_map(|index| core(index).map(|core| (index, core)))?;
     let tail = &words[index + 1..];
-    if tail.iter().any(|word| about(word)) {
+    if tail.iter().any(|word| among(word, ABOUT)) {
         return None;
     }
-    Some((kind, plain && tail.iter().all(|word| still(word))))
+    Some((kind, plain && tail.iter().all(|word| among(word, STILL))))
 }

@@ -178,10 +178,10 @@ impl Patterns {
             }
         };
         for captures in self.pair.captures_iter(text) {
-            add(trimmed(text, &captures[0], captures.get(0)), &captures[1], &captures[2]);
+            add(trimmed(captures.get_match()), &captures[1], &captures[2]);
         }
         for captures in self.turned_pair.captures_iter(text) {
-            add(trimmed(text, &captures[0], captures.get(0)), &captures[2], &captures[1]);
+            add(trimmed(captures.get_match()), &captures[2], &captures[1]);
         }
     }
 
@@ -208,8 +208,9 @@ impl Patterns {
     fn web_keys(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
-            let Some(at) = captures.get(0) else { continue };
-            let (from, to) = (back(text, at.start(), BYTES / 2), forth(text, at.end(), BYTES / 2));
+            let at = captures.get_match();
+            let from = text.ceil_char_boundary(at.start().saturating_sub(BYTES / 2));
+            let to = text.floor_char_boundary(at.end() + BYTES / 2);
             let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
             let end = text[at.end()..to].find('}').map_or(to, |found| at.end() + found);
             let member = if &captures[1] == "oct" { "k" } else { "d" };
@@ -358,26 +359,8 @@ impl<'a> Source<'a> {
 }
 
 /// Where a match begins and ends without the white space around it.
-fn trimmed(text: &str, found: &str, at: Option<regex::Match<'_>>) -> Range<usize> {
-    let start = at.map_or(text.len(), |at| at.start());
-    let start = start + found.len() - found.trim_start().len();
-    start..(start + found.trim().len()).max(start + 1)
-}
-
-/// So many bytes back, at the beginning of a character.
-fn back(text: &str, at: usize, count: usize) -> usize {
-    let mut start = at.saturating_sub(count);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    start
-}
-
-/// So many bytes on, at the end of a character.
-fn forth(text: &str, at: usize, count: usize) -> usize {
-    let mut end = (at + count).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
+fn trimmed(found: regex::Match<'_>) -> Range<usize> {
+    let text = found.as_str();
+    let start = found.start() + text.len() - text.trim_start().len();
+    start..(start + text.trim().len()).max(start + 1)
 }

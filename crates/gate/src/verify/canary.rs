@@ -317,15 +317,21 @@ pub(crate) fn doubt(
 
 #[cfg(test)]
 mod tests {
+    use super::TestOutcome::{Failed, Passed, Skipped};
     use super::*;
 
     fn test(name: &str, outcome: TestOutcome) -> Test {
         Test { name: name.to_owned(), file: Some("/tmp/workspace/t.py".to_owned()), outcome }
     }
 
+    /// A test in a file that passed.
+    fn passed(file: &str, name: &str) -> Test {
+        Test { name: name.to_owned(), file: Some(file.to_owned()), outcome: Passed }
+    }
+
     #[test]
     fn canaries_are_placed_in_files_that_ran_and_look_like_their_tests() {
-        let report = Report { tests: vec![test("t.py::test_add_small", TestOutcome::Passed)] };
+        let report = Report { tests: vec![test("t.py::test_add_small", Passed)] };
         let text = |_: &str| Some("def test_add_small(): pass\n".to_owned());
         let sources = Sources::new(Runner::Pytest, ["t.py".to_owned()], &text);
         let mut rng = fastrand::Rng::with_seed(7);
@@ -336,23 +342,20 @@ mod tests {
         assert!(found[0].code.contains(&format!("def {}():\n    assert ", found[0].name)));
         let again = canaries(&report, &sources, &mut rng);
         assert_ne!(found, again, "names and numbers are random");
-        let skipped = Report { tests: vec![test("t.py::test_add", TestOutcome::Skipped)] };
+        let skipped = Report { tests: vec![test("t.py::test_add", Skipped)] };
         assert!(canaries(&skipped, &sources, &mut rng).is_empty());
-        let example = Report { tests: vec![test("t.py::t.add", TestOutcome::Passed)] };
+        let example = Report { tests: vec![test("t.py::t.add", Passed)] };
         assert!(canaries(&example, &sources, &mut rng).is_empty());
-        let checks = Report { tests: vec![test("t.py::check_add[1]", TestOutcome::Passed)] };
+        let checks = Report { tests: vec![test("t.py::check_add[1]", Passed)] };
         assert!(canaries(&checks, &sources, &mut rng)[0].name.starts_with("check_"));
     }
 
     #[test]
     fn every_file_of_tests_gets_a_canary() {
         let name = |number: usize| format!("t{number}.py");
-        let tests = (0..20).map(|number| Test {
-            name: format!("{}::test_add", name(number)),
-            file: Some(format!("{WORKSPACE}{}", name(number))),
-            outcome: TestOutcome::Passed,
-        });
-        let report = Report { tests: tests.collect() };
+        let test =
+            |file: String| passed(&format!("{WORKSPACE}{file}"), &format!("{file}::test_add"));
+        let report = Report { tests: (0..20).map(name).map(test).collect() };
         let text = |_: &str| Some("def test_add(): pass\n".to_owned());
         let sources = Sources::new(Runner::Pytest, (0..20).map(name), &text);
         let found = canaries(&report, &sources, &mut fastrand::Rng::with_seed(7));
@@ -362,9 +365,7 @@ mod tests {
 
     /// The file that a test is in.
     fn file(sources: &Sources<'_>, file: &str, name: &str) -> Option<String> {
-        let (name, file) = (name.to_owned(), Some(file.to_owned()));
-        let test = Test { name, file, outcome: TestOutcome::Passed };
-        sources.of([&test]).into_keys().next()
+        sources.of([&passed(file, name)]).into_keys().next()
     }
 
     #[test]
@@ -379,13 +380,7 @@ mod tests {
         assert_eq!(file("example.org/m"), "b_test.go");
         assert_eq!(file("example.org/m/sub/deep"), "sub/deep/a_test.go");
         assert_eq!(file("example.org/m/deep"), "deep/a_test.go");
-        let report = Report {
-            tests: vec![Test {
-                name: "TestAdd".into(),
-                file: Some("m/deep".into()),
-                outcome: TestOutcome::Passed,
-            }],
-        };
+        let report = Report { tests: vec![passed("m/deep", "TestAdd")] };
         let found = canaries(&report, &sources, &mut fastrand::Rng::with_seed(7));
         assert!(found[0].file.starts_with("deep/a_") && found[0].file.ends_with("_test.go"));
         assert!(found[0].code.starts_with("package p\n\nimport \"testing\"\n"));
@@ -409,47 +404,32 @@ mod tests {
 
     #[test]
     fn forged_reports_are_doubted() {
-        let canary = Canary {
-            file: "t.py".into(),
-            name: "test_order_total".into(),
-            code: String::new(),
-            count: 1,
-        };
-        let canaries = [canary];
-        let failed = || test("t.py::test_order_total", TestOutcome::Failed);
-        let own = |outcome| test("t.py::test_add", outcome);
+        let (canary, add) = ("t.py::test_order_total", "t.py::test_add");
+        let name = "test_order_total".to_owned();
+        let canaries = [Canary { file: "t.py".into(), name, code: String::new(), count: 1 }];
         let unchanged = |test: &Test| test.name.starts_with("t.py");
-        let before = |names: &[&str]| Report {
-            tests: names.iter().map(|name| test(name, TestOutcome::Passed)).collect(),
+        let report = |tests: &[(&str, TestOutcome)]| Report {
+            tests: tests.iter().map(|(name, outcome)| test(name, *outcome)).collect(),
         };
-        let doubt = |tests: Vec<Test>, names: &[&str]| {
-            super::doubt(&canaries, Some(&Report { tests }), &before(names), &unchanged)
-        };
-        let add = "t.py::test_add";
-        assert_eq!(doubt(vec![failed(), own(TestOutcome::Passed)], &[add]), None);
-        assert_eq!(doubt(vec![failed(), own(TestOutcome::Passed)], &["changed.py::test_a"]), None);
         for (tests, before, why) in [
-            (vec![own(TestOutcome::Passed)], &[add][..], "is missing"),
-            (vec![test("t.py::test_order_total", TestOutcome::Passed)], &[], "did not fail"),
-            (vec![test("t.py::test_order_total", TestOutcome::Skipped)], &[], "did not fail"),
-            (vec![failed()], &[], "no test was run"),
-            (vec![failed(), own(TestOutcome::Skipped)], &[], "no test was run"),
-            (
-                vec![failed(), own(TestOutcome::Passed)],
-                &[add, "b"],
-                "(1) than on the unchanged workspace (2)",
-            ),
-            (vec![failed(), own(TestOutcome::Failed)], &[add], "failed in the second"),
-            (vec![failed(), test("other", TestOutcome::Passed)], &[add], "was not run, although"),
-            (
-                vec![failed(), own(TestOutcome::Skipped), own(TestOutcome::Passed)],
-                &[add],
-                "was not run, although",
-            ),
+            (&[(canary, Failed), (add, Passed)][..], &[add][..], ""),
+            (&[(canary, Failed), (add, Passed)], &["changed.py::test_a"], ""),
+            (&[(add, Passed)], &[add], "is missing"),
+            (&[(canary, Passed)], &[], "did not fail"),
+            (&[(canary, Skipped)], &[], "did not fail"),
+            (&[(canary, Failed)], &[], "no test was run"),
+            (&[(canary, Failed), (add, Skipped)], &[], "no test was run"),
+            (&[(canary, Failed), (add, Passed)], &[add, "b"], "on the unchanged workspace (2)"),
+            (&[(canary, Failed), (add, Failed)], &[add], "failed in the second"),
+            (&[(canary, Failed), ("other", Passed)], &[add], "was not run, although"),
+            (&[(canary, Failed), (add, Skipped), (add, Passed)], &[add], "was not run, although"),
         ] {
-            assert!(doubt(tests, before).unwrap().contains(why), "{why}");
+            let before: Vec<_> = before.iter().map(|name| (*name, Passed)).collect();
+            let doubt = doubt(&canaries, Some(&report(tests)), &report(&before), &unchanged);
+            assert_eq!(doubt.is_none(), why.is_empty(), "{doubt:?}");
+            assert!(doubt.unwrap_or_default().contains(why), "{why}");
         }
-        let missing = super::doubt(&canaries, None, &before(&[]), &unchanged);
+        let missing = doubt(&canaries, None, &report(&[]), &unchanged);
         assert!(missing.unwrap().contains("no complete report"));
     }
 }

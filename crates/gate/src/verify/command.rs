@@ -140,10 +140,8 @@ impl TestCommand {
             }
         }
         let more = self.runner.report(folder);
-        let at = match more.after {
-            Some(after) => words.iter().skip(self.at).position(|word| word == after),
-            None => None,
-        };
+        let runner_word = |after| words.iter().skip(self.at).position(|word| word == after);
+        let at = more.after.and_then(runner_word);
         let at = at.map_or(words.len(), |at| self.at + at + 1);
         // The helper takes the place of `-m unittest`.
         let replaced = if self.runner == Runner::Unittest { at - 2..at } else { at..at };

@@ -129,7 +129,7 @@ impl Copying {
         if kind == Kind::Link {
             let target = workspace.link(path)?;
             if let Some(into) = into {
-                rustix::fs::symlinkat(&target, into.within(folders)?.handle(), last)?;
+                rustix::fs::symlinkat(&target, into.within(folders)?, last)?;
             }
             return Ok(Some((0, Fingerprint::of(format!("link to {}", target.display())))));
         }

@@ -131,19 +131,6 @@ fn jest(text: &str) -> Option<Report> {
     Some(Report { tests })
 }
 
-/// A line of JSON that `cargo` prints for what it has built.
-#[derive(Deserialize)]
-struct Artifact {
-    target: Target,
-    executable: Option<String>,
-}
-
-/// What a program was built from.
-#[derive(Deserialize)]
-struct Target {
-    src_path: String,
-}
-
 /// What a line of JSON that `cargo` prints begins with.
 const OF_CARGO: &str = "{\"reason\":";
 
@@ -157,8 +144,10 @@ fn cargo(text: &str) -> Option<Report> {
     for line in text.lines() {
         let line = line.trim();
         if line.starts_with(OF_CARGO) {
-            if let Ok(Artifact { target, executable: Some(program) }) = serde_json::from_str(line) {
-                sources.insert(last_part(&program).to_owned(), target.src_path);
+            let built: Value = serde_json::from_str(line).unwrap_or_default();
+            let source = built["target"]["src_path"].as_str();
+            if let (Some(program), Some(source)) = (built["executable"].as_str(), source) {
+                sources.insert(last_part(program).to_owned(), source.to_owned());
             }
         } else if let Some(running) = line.strip_prefix("Running ") {
             let program = running.rsplit_once(" (").map(|(_, path)| path.trim_end_matches(')'));

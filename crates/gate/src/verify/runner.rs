@@ -164,8 +164,7 @@ impl Runner {
                 ..asking(None, &["--bail=0", "--json", &file])
             },
             Runner::Vitest => {
-                let reporters = ["--reporter=default", "--reporter=json"];
-                let words = ["--run", "--bail=0", reporters[0], reporters[1], &file];
+                let words = ["--run", "--bail=0", "--reporter=default", "--reporter=json", &file];
                 Asking { environment: OFFLINE.to_owned(), ..asking(None, &words) }
             }
             Runner::Cargo => {

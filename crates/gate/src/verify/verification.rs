@@ -36,6 +36,7 @@ pub struct ChangedFile {
 }
 
 /// Runs the verifications of one workspace.
+#[derive(Debug)]
 pub struct Verification {
     workspace: PathBuf,
     /// Where copies of the workspace are made.
@@ -45,17 +46,8 @@ pub struct Verification {
     baselines: Mutex<HashMap<Fingerprint, Arc<Report>>>,
 }
 
-impl std::fmt::Debug for Verification {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verification").field("workspace", &self.workspace).finish_non_exhaustive()
-    }
-}
-
 /// The result of one command, and what makes it doubtful.
-struct Judged {
-    verified: Verified,
-    doubt: Option<String>,
-}
+type Judged = (Verified, Option<String>);
 
 /// One command that a change must pass.
 struct CommandRun<'a> {
@@ -96,12 +88,12 @@ impl Verification {
         let (mut reasons, mut verified) = (Vec::new(), None);
         for how in &policy.verify {
             match self.run_one(submission, files, how, policy).await {
-                Ok(Judged { verified: done, doubt: Some(why) }) => {
+                Ok((done, Some(why))) => {
                     reasons.push(escalate(format!("`{}` exited with 0, but {why}", done.command)));
                     return (reasons, Some(done));
                 }
-                Ok(Judged { verified: done, .. }) if done.passed => verified = Some(done),
-                Ok(Judged { verified: done, .. }) => {
+                Ok((done, None)) if done.passed => verified = Some(done),
+                Ok((done, None)) => {
                     reasons.push(match missing_tool(&done.output, &added_lines(files)) {
                         None => failed(first, &done),
                         Some(tool) => escalate(format!(
@@ -204,19 +196,16 @@ impl CommandRun<'_> {
         let changed = Workspace::open(copy).map_err(|error| not_copied(&error))?;
         let file = |path: &str| text_of(&changed, path);
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
-            let ran = self.run(copy, self.how.command.clone(), None).await?;
+            let ran = self.run(copy, self.how.command.clone(), Vec::new(), None).await?;
             let evidence = "only the exit code was seen: the command is not a known test runner";
-            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+            return Ok((self.verified(&ran, evidence), None));
         };
         let (ran, report) = self.run_tests(copy, &tests).await?;
         if !ran.passed {
-            let evidence = "the tests failed";
-            return Ok(Judged { verified: self.verified(&ran, evidence), doubt: None });
+            return Ok((self.verified(&ran, "the tests failed"), None));
         }
-        let doubted = |why: &str| Judged {
-            verified: self.verified(&ran, "the result of the tests is not reliable"),
-            doubt: Some(why.to_owned()),
-        };
+        let unreliable = self.verified(&ran, "the result of the tests is not reliable");
+        let doubted = |why: &str| (unreliable, Some(why.to_owned()));
         let Some(report) = report else {
             return Ok(doubted("the tests left no complete report"));
         };
@@ -256,7 +245,7 @@ impl CommandRun<'_> {
         );
         // It becomes the unchanged workspace if its drafts are accepted.
         self.service.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
-        Ok(Judged { verified: self.verified(&ran, &evidence), doubt: None })
+        Ok((self.verified(&ran, &evidence), None))
     }
 
     /// How the workspace is copied, with other content for some files.
@@ -289,15 +278,9 @@ impl CommandRun<'_> {
         &self,
         copy: &Path,
         command: String,
-        report: Option<(&TestCommand, &str)>,
+        files: Vec<(String, &'static str)>,
+        report: Option<String>,
     ) -> Result<Ran, NotVerified> {
-        let files = report.iter().map(|(tests, folder)| {
-            // An empty report makes the folder, which not every runner does.
-            let (name, text) = tests.runner.helper().unwrap_or((REPORT, ""));
-            (format!("{folder}/{name}"), text)
-        });
-        let files = files.collect();
-        let report = report.map(|(_, folder)| format!("{folder}/{REPORT}"));
         let python = self.python.as_ref();
         self.verifier.run(Job { how: self.how, python, copy, command, files, report }).await
     }
@@ -310,9 +293,11 @@ impl CommandRun<'_> {
     ) -> Result<(Ran, Option<Report>), NotVerified> {
         // The code under test cannot know its name beforehand.
         let folder = format!("/tmp/{:016x}", fastrand::u64(..));
-        let command = tests.with_report(&folder);
-        let mut ran = self.run(copy, command, Some((tests, &folder))).await?;
-        let runner = tests.runner;
+        let (runner, command) = (tests.runner, tests.with_report(&folder));
+        // An empty report makes the folder, which not every runner does.
+        let (name, text) = runner.helper().unwrap_or((REPORT, ""));
+        let files = vec![(format!("{folder}/{name}"), text)];
+        let mut ran = self.run(copy, command, files, Some(format!("{folder}/{REPORT}"))).await?;
         // It prints its report; the others write a file.
         let prints = runner == Runner::Cargo;
         let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
@@ -368,15 +353,9 @@ fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
 
 /// The lines that a change adds.
 fn added_lines(files: &[ChangedFile]) -> String {
-    let mut added = String::new();
-    for file in files {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        for (_, line) in Diff::between(&text(&file.before), &text(&file.after)).added {
-            added.push_str(&line);
-            added.push('\n');
-        }
-    }
-    added
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let added = |file: &ChangedFile| Diff::between(&text(&file.before), &text(&file.after)).added;
+    files.iter().flat_map(added).map(|(_, line)| line + "\n").collect()
 }
 
 /// The reason of a failed command, with the end of its output.
@@ -384,6 +363,5 @@ fn failed(file: &str, done: &Verified) -> Reason {
     let end: Vec<&str> = done.output.lines().rev().take(20).collect();
     let end: Vec<&str> = end.into_iter().rev().collect();
     let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
-    let reason = Reason::of_file(file, Effect::Reject, "verify", message);
-    Reason { what_to_do: "mend what it complains about".to_owned(), ..reason }
+    Reason::of_file(file, Effect::Reject, "verify", message).advise("mend what it complains about")
 }

@@ -74,10 +74,7 @@ pub struct Ran {
 
 /// Runs commands in a sandbox.
 #[async_trait]
-pub trait Verifier: Send + Sync {
+pub trait Verifier: std::fmt::Debug + Send + Sync {
     /// Runs a command on a copy of the workspace.
-    ///
-    /// # Errors
-    /// When it could not be run.
     async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified>;
 }

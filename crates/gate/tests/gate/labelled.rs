@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use assize_gate::corpus::{self, Case};
-use assize_gate::{Change, FileKind, Policy, Scanners, check, hidden_text};
+use assize_gate::{Change, FileKind, Policy, check, hidden_text};
 use assize_workspace::Inside;
 
 /// The rules that speak against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
-    let (policy, scanners) = (Policy::default(), Scanners::get().unwrap());
+    let policy = Policy::default();
     let places = policy.places().unwrap();
     let inside = Inside::read(path, Path::new("/")).unwrap();
     let change = Change::new_file(inside, text);
-    let found = check(&change, &policy, &places, scanners);
+    let found = check(&change, &policy, &places).unwrap();
     found.into_iter().map(|reason| reason.rule).collect()
 }
 

@@ -83,12 +83,14 @@ impl Counts {
     }
 }
 
-/// How many lines of the corpus are known to be missed.
+/// How many lines of the corpus are known to be missed, and how many to be found by another rule than their label.
 const KNOWN_MISSES: usize = 3;
+const BY_ANOTHER_RULE: usize = 18;
 
 #[test]
 fn precision_and_recall_on_the_labelled_corpus() {
     let lines = labelled();
+    let mut by_another_rule = 0;
     for line in &lines {
         let part = if line.held_out { "held-out" } else { "seen" };
         let rules: Vec<&str> =
@@ -100,6 +102,7 @@ fn precision_and_recall_on_the_labelled_corpus() {
             }
             Some(rule) if rule != "-" && !rules.contains(&rule) => {
                 println!("by another rule ({part}) {list}:{number} {rule}: {rules:?}");
+                by_another_rule += 1;
             }
             None if !rules.is_empty() => {
                 println!("false alarm ({part}) {list}:{number} {rules:?}: {text}");
@@ -114,6 +117,7 @@ fn precision_and_recall_on_the_labelled_corpus() {
     assert!(all.found + all.missed >= 690 && all.alarms + all.plain >= 800);
     // What is missed is printed above; a change may find more of it, and not less.
     assert!(all.missed <= KNOWN_MISSES, "{} are missed", all.missed);
+    assert!(by_another_rule <= BY_ANOTHER_RULE, "{by_another_rule} are found by another rule");
     assert_eq!(all.alarms, 0);
 }
 

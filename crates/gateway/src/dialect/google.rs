@@ -2,6 +2,7 @@
 
 use assize_llm::{Message, ModelError, Stop, ToolCall};
 use assize_types::Usage;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -94,15 +95,10 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
 
 /// A name as one segment of a path: it cannot lead elsewhere.
 fn path_segment(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+    const WITHOUT_DOTS: &AsciiSet = &ESCAPED.remove(b'.');
     let dots = name.bytes().all(|byte| byte == b'.');
-    name.bytes()
-        .map(|byte| match byte {
-            b'.' if !dots => ".".to_owned(),
-            byte if plain(byte) => char::from(byte).to_string(),
-            byte => format!("%{byte:02X}"),
-        })
-        .collect()
+    utf8_percent_encode(name, if dots { ESCAPED } else { WITHOUT_DOTS }).to_string()
 }
 
 fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {

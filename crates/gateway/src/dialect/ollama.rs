@@ -1,16 +1,15 @@
 //! Ollama's own chat endpoint. Its OpenAI-compatible one cannot set the context size, and Ollama
 //! silently cuts what does not fit.
 
-use std::borrow::Cow;
-
-use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
+use assize_llm::{ModelError, Stop, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::openai::{CallName, Turn, turns};
 use super::{
     Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, function_tools,
-    native_schema, overflow, parse, prompted, tool_content,
+    native_schema, overflow, parse, prompted,
 };
 use crate::estimate::{self, Overflow};
 use crate::failure;
@@ -38,26 +37,6 @@ struct Options {
     temperature: Option<f32>,
 }
 
-#[derive(Serialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
-enum Turn<'a> {
-    System {
-        content: String,
-    },
-    User {
-        content: String,
-    },
-    Assistant {
-        content: &'a str,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<Value>,
-    },
-    Tool {
-        tool_name: &'a str,
-        content: Cow<'a, str>,
-    },
-}
-
 pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     let Outgoing { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).map(|schema| schema.value.clone());
@@ -74,7 +53,7 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     let messages = request.prompt.messages();
     let body = Wanted {
         model: &endpoint.model,
-        messages: turns(&request, &messages),
+        messages: turns(&request, &messages, false, tool_result, assistant_call),
         stream: manner.stream,
         options: Options {
             num_ctx,
@@ -87,31 +66,12 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     Encoded::new(endpoint, "/api/chat".into(), &body, schema_enforced)
 }
 
-fn turns<'a>(request: &Request, messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
-    let mut turns = Vec::new();
-    let blocks: Vec<&str> = request.prompt.blocks.iter().map(|block| &*block.text).collect();
-    if !blocks.is_empty() {
-        turns.push(Turn::System { content: blocks.join("\n\n") });
-    }
-    for message in messages {
-        match message {
-            Message::User { results, parts, .. } => {
-                turns.extend(results.iter().map(|result| Turn::Tool {
-                    tool_name: &result.name,
-                    content: tool_content(result),
-                }));
-                if !parts.is_empty() {
-                    turns.push(Turn::User { content: parts.join("\n\n") });
-                }
-            }
-            Message::Assistant { text, calls } => {
-                let call = |call: &&ToolCall| json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}});
-                let tool_calls = calls.iter().map(call).collect();
-                turns.push(Turn::Assistant { content: text, tool_calls });
-            }
-        }
-    }
-    turns
+fn tool_result(result: &ToolResult) -> CallName<'_> {
+    CallName::ToolName(&result.name)
+}
+
+fn assistant_call(call: &ToolCall) -> Value {
+    json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}})
 }
 
 /// A whole answer, and each line of a streamed one.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use assize_config::Provider;
-use assize_llm::{Message, ModelError, Request, Stop, ToolCall};
+use assize_llm::{Message, ModelError, Request, Stop, ToolCall, ToolResult};
 use assize_types::{Money, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,9 +39,10 @@ struct Wanted<'a> {
     stream_options: Option<Value>,
 }
 
+/// A message, as Ollama wants it, too.
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-enum Turn<'a> {
+pub(super) enum Turn<'a> {
     System {
         content: Content<'a>,
     },
@@ -54,21 +55,30 @@ enum Turn<'a> {
         tool_calls: Vec<Value>,
     },
     Tool {
-        tool_call_id: &'a str,
+        #[serde(flatten)]
+        call: CallName<'a>,
         content: Cow<'a, str>,
     },
+}
+
+/// What names the call that a tool answers.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CallName<'a> {
+    ToolCallId(&'a str),
+    ToolName(&'a str),
 }
 
 /// One text; or parts, where cache breakpoints are to be marked.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+pub(super) enum Content<'a> {
     Text(String),
     Parts(Vec<Part<'a>>),
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+pub(super) struct Part<'a> {
     r#type: &'static str,
     text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +107,7 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     let no_reasoning = facts.tools_need_no_reasoning && !request.tools.is_empty();
     let body = Wanted {
         model: &endpoint.model,
-        messages: turns(&request, &messages, marks_cache(endpoint)),
+        messages: turns(&request, &messages, marks_cache(endpoint), tool_result, assistant_call),
         max_completion_tokens: (!old_limit).then_some(max_tokens),
         max_tokens: old_limit.then_some(max_tokens),
         temperature: manner.temperature.then_some(request.temperature),
@@ -115,10 +125,23 @@ fn marks_cache(endpoint: &Endpoint) -> bool {
     endpoint.provider == Provider::OpenRouter && endpoint.model.starts_with("anthropic/")
 }
 
-fn turns<'a>(
+fn tool_result(result: &ToolResult) -> CallName<'_> {
+    CallName::ToolCallId(&result.call_id)
+}
+
+fn assistant_call(call: &ToolCall) -> Value {
+    let arguments = arguments_object(&call.arguments).to_string();
+    json!({"id": call.id, "type": "function",
+           "function": {"name": call.name, "arguments": arguments}})
+}
+
+/// The messages of a request; providers differ in how calls of tools are written.
+pub(super) fn turns<'a>(
     request: &'a Request,
     messages: &'a [Message<'a>],
     marks_cache: bool,
+    call_name: fn(&'a ToolResult) -> CallName<'a>,
+    assistant_call: fn(&ToolCall) -> Value,
 ) -> Vec<Turn<'a>> {
     let mut turns = Vec::new();
     let blocks: Vec<&str> = request.prompt.blocks.iter().map(|block| &*block.text).collect();
@@ -129,7 +152,7 @@ fn turns<'a>(
         match message {
             Message::User { results, parts, stable } => {
                 turns.extend(results.iter().map(|result| Turn::Tool {
-                    tool_call_id: &result.call_id,
+                    call: call_name(result),
                     content: tool_content(result),
                 }));
                 if !parts.is_empty() {
@@ -137,12 +160,7 @@ fn turns<'a>(
                 }
             }
             Message::Assistant { text, calls } => {
-                let call = |call: &&'a ToolCall| {
-                    let arguments = arguments_object(&call.arguments).to_string();
-                    json!({"id": call.id, "type": "function",
-                           "function": {"name": call.name, "arguments": arguments}})
-                };
-                let tool_calls = calls.iter().map(call).collect();
+                let tool_calls = calls.iter().map(|call| assistant_call(call)).collect();
                 turns.push(Turn::Assistant { content: text, tool_calls });
             }
         }

@@ -7,13 +7,14 @@ mod prose;
 mod shape;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Price;
 use assize_llm::{ErrorKind, ModelError, Request, Stop, ToolCall, Turn};
 use assize_types::Usage;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::catalog::ModelFacts;
@@ -89,7 +90,7 @@ impl RehearsalWire {
     /// The fault that befalls this attempt, if any.
     fn fault(&self, seed: u64) -> Option<ModelError> {
         let attempt = {
-            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sent = self.sent.lock();
             let count = sent.entry(seed).or_default();
             *count += 1;
             *count

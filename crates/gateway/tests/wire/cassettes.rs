@@ -79,8 +79,8 @@ async fn a_failure_is_replayed_and_while_recording_tried_again() {
     drop(recorder);
     let after = player_of(&path).generate(&sample("q", 0), Call::default()).await.unwrap_err();
     assert_eq!(
-        (before.kind(), before.to_string(), before.hint()),
-        (after.kind(), after.to_string(), after.hint())
+        (before.kind(), before.to_string(), before.hint.as_deref()),
+        (after.kind(), after.to_string(), after.hint.as_deref())
     );
     let again = gateway(Kind::Anthropic, &fake, recording(&path));
     assert_eq!(ask(&again, &sample("q", 0)).await.text, "now");
@@ -106,7 +106,7 @@ async fn a_request_that_is_not_there_is_shown_against_the_nearest() {
         error.to_string().replace(&path, "run.cassette"),
         "the request is not on the cassette `run.cassette`; the nearest one differs:"
     );
-    insta::assert_snapshot!(error.detail().unwrap(), @r#"
+    insta::assert_snapshot!(error.detail.unwrap(), @r#"
     --- on the cassette
     +++ asked
     @@ -5,3 +5,3 @@

@@ -172,7 +172,7 @@ async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
     assert!(!stopped.is_empty(), "200 calls cannot all fit");
     for error in stopped.into_iter().map(Result::unwrap_err) {
         assert_eq!(error.kind(), ErrorKind::Budget);
-        assert!(error.hint().unwrap().contains("--max-cost"));
+        assert!(error.hint.as_deref().unwrap().contains("--max-cost"));
     }
 }
 
@@ -190,7 +190,11 @@ async fn a_cost_limit_with_an_unknown_price_is_refused_before_anything_is_sent()
         error.to_string(),
         "a cost limit cannot be kept with a model whose price is unknown"
     );
-    assert!(error.hint().unwrap().contains("[prices.\"mystery\"]"), "{:?}", error.hint());
+    assert!(
+        error.hint.as_deref().unwrap().contains("[prices.\"mystery\"]"),
+        "{:?}",
+        error.hint.as_deref()
+    );
     assert!(fake.captured().is_empty());
 }
 

@@ -86,7 +86,7 @@ async fn line(name: &str, faults: Vec<Reply>, stream: bool) -> String {
         .collect();
     let end = match result {
         Ok(response) => format!("then, {:?}: {}", response.stop, response.text),
-        Err(error) => match error.hint() {
+        Err(error) => match error.hint.as_deref() {
             Some(hint) => format!("{error}\n    hint: {hint}"),
             None => error.to_string(),
         },
@@ -177,7 +177,7 @@ async fn what_is_not_to_be_repeated_is_sent_once() {
     for code in [400, 401, 403, 404, 413] {
         let outcome = call(Kind::OpenAi, vec![Reply::status(code)], false).await;
         assert_eq!((outcome.requests, outcome.waits.len()), (1, 0), "{code}");
-        assert_eq!(outcome.result.unwrap_err().status(), Some(code));
+        assert_eq!(outcome.result.unwrap_err().status, Some(code));
     }
     let quota = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     let outcome = call(Kind::OpenAi, vec![Reply::Status(429, vec![], quota.into())], false).await;
@@ -320,7 +320,7 @@ async fn nobody_there_is_told_with_what_to_do() {
         error.to_string(),
         "gave up after 4 attempts: ollama: cannot be reached: Connection refused (os error 111)"
     );
-    assert!(error.hint().unwrap().contains("`ollama serve`"));
+    assert!(error.hint.as_deref().unwrap().contains("`ollama serve`"));
     assert_eq!(gateway.ledger().totals().lost_calls, 0, "nothing was sent, nothing can be charged");
 }
 

@@ -90,7 +90,7 @@ async fn prompt_that_cannot_fit_the_window_is_not_sent() {
         let error = gateway.generate(&long, Call::default()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ContextOverflow);
         assert!(error.to_string().contains("`small` has 2048"), "{error}");
-        let hint = error.hint().unwrap();
+        let hint = error.hint.as_deref().unwrap();
         assert!(hint.contains(&setting) && hint.contains("2048 tokens"), "{hint}");
         assert!(fake.captured().is_empty());
     }
@@ -113,8 +113,8 @@ async fn overflow_that_only_the_server_knows_names_window_and_setting() {
             .generate(&Request::question("x ".repeat(2000)), Call::default())
             .await
             .unwrap_err();
-        assert_eq!((error.kind(), error.attempts()), (ErrorKind::ContextOverflow, 1), "{error}");
-        let hint = error.hint().unwrap();
+        assert_eq!((error.kind(), error.attempts), (ErrorKind::ContextOverflow, 1), "{error}");
+        let hint = error.hint.as_deref().unwrap();
         for part in ["2048 tokens", "`openai.context_window`", "--ctx-size", "--max-model-len"] {
             assert!(hint.contains(part), "{part}: {hint}");
         }

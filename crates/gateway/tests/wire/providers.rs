@@ -270,7 +270,7 @@ async fn ollama_gets_the_context_that_the_call_needs() {
         error.to_string().contains("needs about") && error.to_string().contains("has 32768"),
         "{error}"
     );
-    assert!(error.hint().unwrap().contains("ollama.context_window"));
+    assert!(error.hint.as_deref().unwrap().contains("ollama.context_window"));
     assert!(fake.captured().is_empty(), "what would be cut is not sent");
 }
 
@@ -466,7 +466,7 @@ async fn a_probe_tells_a_good_key_from_a_bad_one() {
             let bad =
                 Endpoint { key: Some(assize_config::Secret::new("wrong-key-0123456789")), ..good };
             let error = probe(&client, &bad, patience).await.unwrap_err();
-            assert_eq!(error.status(), Some(401), "{kind:?}");
+            assert_eq!(error.status, Some(401), "{kind:?}");
         }
     }
 }

@@ -35,13 +35,19 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
 
 /// A step of the building that failed.
 #[derive(Debug)]
-struct Step {
+pub(crate) struct Step {
     name: String,
     error: io::Error,
 }
 
+impl From<Step> for String {
+    fn from(step: Step) -> String {
+        format!("{}: {}", step.name, step.error)
+    }
+}
+
 /// Names the step, for whoever has to find out what this host refuses.
-trait AtStep<T> {
+pub(crate) trait AtStep<T> {
     fn step(self, name: impl Into<String>) -> Result<T, Step>;
 }
 
@@ -244,7 +250,7 @@ fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
 
 /// Gives up the rights of a container's root but those to start programs as another user and to end them.
 pub(crate) fn drop_rights_of_container() -> Result<(), String> {
-    users::drop_rights(true).map_err(|step| format!("{}: {}", step.name, step.error))
+    Ok(users::drop_rights(true)?)
 }
 
 impl Jail {

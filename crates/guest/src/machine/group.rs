@@ -10,7 +10,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen,
 };
 
-use super::Doing;
+use crate::jail::{AtStep, Step};
 
 /// One hundred milliseconds, in which programs have their share of the processor.
 const PERIOD: u64 = 100_000;
@@ -28,18 +28,18 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn make() -> Result<Group, String> {
-        let root = tree().doing("mounting control groups")?;
+    pub(crate) fn make() -> Result<Group, Step> {
+        let root = tree().step("mounting control groups")?;
         write(&root, "cgroup.subtree_control", KINDS)
-            .doing("the kernel keeps no account of memory, processes and processor time")?;
-        mkdirat(&root, NAME, Mode::from_raw_mode(0o755)).doing("making a group")?;
+            .step("the kernel keeps no account of memory, processes and processor time")?;
+        mkdirat(&root, NAME, Mode::from_raw_mode(0o755)).step("making a group")?;
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        let folder = openat(&root, NAME, flags, Mode::empty()).doing("opening the group")?;
-        let members = open(&folder, "cgroup.procs", OFlags::WRONLY).doing("opening the group")?;
+        let folder = openat(&root, NAME, flags, Mode::empty()).step("opening the group")?;
+        let members = open(&folder, "cgroup.procs", OFlags::WRONLY).step("opening the group")?;
         Ok(Group { folder, members })
     }
 
-    pub(crate) fn limit(&self, told: &Machine) -> Result<(), String> {
+    pub(crate) fn limit(&self, told: &Machine) -> Result<(), Step> {
         // The kernel takes nothing shorter than a millisecond.
         let quota = (u64::from(told.cpu_millis) * PERIOD / 1000).max(1000);
         for (name, value) in [
@@ -47,7 +47,7 @@ impl Group {
             ("pids.max", told.processes.to_string()),
             ("cpu.max", format!("{quota} {PERIOD}")),
         ] {
-            write(&self.folder, name, &value).doing(format!("setting `{name}`"))?;
+            write(&self.folder, name, &value).step(format!("setting `{name}`"))?;
         }
         // A kernel without swap does not know the word.
         let _ = write(&self.folder, "memory.swap.max", "0");

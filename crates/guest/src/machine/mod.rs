@@ -20,11 +20,9 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, mount, mount_move, mount_remount};
 use rustix::thread::CapabilitySet;
 
+use crate::jail::{AtStep, PROGRAM, Step};
 use crate::{serve, sys};
 pub(crate) use group::Group;
-
-/// The user that programs are.
-const PROGRAM: u32 = 1000;
 
 /// The modules of the kernel that came along, and the file that says in which order to load them.
 const MODULES: &str = "/modules";
@@ -61,39 +59,28 @@ pub(crate) struct Home {
     devices: File,
 }
 
-/// Names what was being done when it failed.
-trait Doing<T> {
-    fn doing(self, what: impl std::fmt::Display) -> Result<T, String>;
-}
-
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl std::fmt::Display) -> Result<T, String> {
-        self.map_err(|error| format!("{what}: {}", error.into()))
-    }
-}
-
 /// Makes the system, and serves until the host is gone.
 pub(crate) fn init() -> Result<(), String> {
-    mount("dev", "/dev", "devtmpfs", MountFlags::NOSUID, None).doing("mounting the devices")?;
+    mount("dev", "/dev", "devtmpfs", MountFlags::NOSUID, None).step("mounting the devices")?;
     speak_to(WORDS[0]);
     load_modules()?;
-    let channel = eventually(open_channel).doing("opening the channel")?;
+    let channel = eventually(open_channel).step("opening the channel")?;
     speak_to(WORDS[1]);
-    let devices = File::open("/dev").doing("opening the devices")?;
+    let devices = File::open("/dev").step("opening the devices")?;
     enter_root()?;
     let group = Rc::new(Group::make()?);
-    rustix::system::sethostname(b"sandbox").doing("naming the machine")?;
-    sys::loopback_up().doing("bringing the loopback up")?;
+    rustix::system::sethostname(b"sandbox").step("naming the machine")?;
+    sys::loopback_up().step("bringing the loopback up")?;
     warm_up();
-    rustix::stdio::dup2_stdin(&channel).doing("the channel")?;
-    rustix::stdio::dup2_stdout(&channel).doing("the channel")?;
+    rustix::stdio::dup2_stdin(&channel).step("the channel")?;
+    rustix::stdio::dup2_stdout(&channel).step("the channel")?;
     drop(channel);
     // Whatever is started has no rights, and can get none.
     for capability in CapabilitySet::all() {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
-    sys::yield_to_programs().doing("standing back")?;
-    eventually(host_is_there).doing("waiting for the host")?;
+    sys::yield_to_programs().step("standing back")?;
+    eventually(host_is_there).step("waiting for the host")?;
     serve::serve(Some(PROGRAM), Some(Home { group, devices }), Vec::new())
 }
 
@@ -103,14 +90,14 @@ fn speak_to(path: &str) {
     }
 }
 
-fn load_modules() -> Result<(), String> {
+fn load_modules() -> Result<(), Step> {
     let list = Path::new(MODULES).join("list");
-    let names = fs::read_to_string(&list).doing("reading which modules to load")?;
+    let names = fs::read_to_string(&list).step("reading which modules to load")?;
     for name in names.lines() {
-        let file = File::open(Path::new(MODULES).join(name)).doing(name)?;
+        let file = File::open(Path::new(MODULES).join(name)).step(name)?;
         match sys::load_module(&file) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(format!("loading the module `{name}`: {error}"));
+                return Err(error).step(format!("loading the module `{name}`"));
             }
             _ => {}
         }
@@ -127,59 +114,59 @@ fn open_channel() -> io::Result<File> {
 }
 
 /// Leaves what the kernel started with for the disk, furnished with what changes.
-fn enter_root() -> Result<(), String> {
+fn enter_root() -> Result<(), Step> {
     let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    mount(DISK, ROOT, "squashfs", read_only, None).doing("mounting the root")?;
-    rustix::process::chdir(ROOT).doing("going to the root")?;
+    mount(DISK, ROOT, "squashfs", read_only, None).step("mounting the root")?;
+    rustix::process::chdir(ROOT).step("going to the root")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
     mount("proc", "proc", "proc", plain | MountFlags::NOEXEC, Some(c"subset=pid"))
-        .doing("mounting /proc")?;
-    mount("tmp", "tmp", "tmpfs", plain, Some(c"mode=1777")).doing("mounting /tmp")?;
+        .step("mounting /proc")?;
+    mount("tmp", "tmp", "tmpfs", plain, Some(c"mode=1777")).step("mounting /tmp")?;
     let workspace = "tmp/workspace";
-    fs::create_dir(workspace).doing("making the workspace")?;
+    fs::create_dir(workspace).step("making the workspace")?;
     std::os::unix::fs::chown(workspace, Some(PROGRAM), Some(PROGRAM))
-        .doing("giving the workspace to programs")?;
+        .step("giving the workspace to programs")?;
     make_devices()?;
     place_python()?;
     // What was only needed to come here is memory.
     for folder in [MODULES, PYTHON] {
         let _ = fs::remove_dir_all(folder);
     }
-    mount_move(".", "/").doing("changing the root")?;
-    rustix::process::chroot(".").doing("changing the root")?;
-    rustix::process::chdir("/").doing("changing the root")
+    mount_move(".", "/").step("changing the root")?;
+    rustix::process::chroot(".").step("changing the root")?;
+    rustix::process::chdir("/").step("changing the root")
 }
 
 /// A `/dev` with what programs expect, and nothing that leads anywhere.
-fn make_devices() -> Result<(), String> {
+fn make_devices() -> Result<(), Step> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount("dev", "dev", "tmpfs", flags, Some(c"mode=755,size=64k")).doing("mounting /dev")?;
+    mount("dev", "dev", "tmpfs", flags, Some(c"mode=755,size=64k")).step("mounting /dev")?;
     let umask = rustix::process::umask(Mode::empty());
     for (name, major, minor) in NODES {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(CWD, format!("dev/{name}"), FileType::CharacterDevice, mode, makedev(major, minor))
-            .doing(format!("making the device `{name}`"))?;
+            .step(format!("making the device `{name}`"))?;
     }
     rustix::process::umask(umask);
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), format!("dev/{name}"))
-            .doing(format!("linking `/dev/{name}`"))?;
+            .step(format!("linking `/dev/{name}`"))?;
     }
-    fs::create_dir("dev/shm").doing("making /dev/shm")?;
-    mount_remount("dev", flags | MountFlags::RDONLY, c"").doing("closing /dev")?;
+    fs::create_dir("dev/shm").step("making /dev/shm")?;
+    mount_remount("dev", flags | MountFlags::RDONLY, c"").step("closing /dev")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("shm", "dev/shm", "tmpfs", plain, Some(c"mode=1777,size=8m")).doing("mounting /dev/shm")
+    mount("shm", "dev/shm", "tmpfs", plain, Some(c"mode=1777,size=8m")).step("mounting /dev/shm")
 }
 
-fn place_python() -> Result<(), String> {
+fn place_python() -> Result<(), Step> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("run", "run", "tmpfs", flags, Some(c"mode=755,size=256k")).doing("mounting /run")?;
-    fs::create_dir_all(PYTHON_FOLDER).doing("making a folder for Python")?;
-    for entry in fs::read_dir(PYTHON).doing("reading what came for Python")?.flatten() {
+    mount("run", "run", "tmpfs", flags, Some(c"mode=755,size=256k")).step("mounting /run")?;
+    fs::create_dir_all(PYTHON_FOLDER).step("making a folder for Python")?;
+    for entry in fs::read_dir(PYTHON).step("reading what came for Python")?.flatten() {
         let to = Path::new(PYTHON_FOLDER).join(entry.file_name());
-        fs::copy(entry.path(), to).doing("copying what came for Python")?;
+        fs::copy(entry.path(), to).step("copying what came for Python")?;
     }
-    mount_remount("run", flags | MountFlags::RDONLY, c"").doing("closing /run")
+    mount_remount("run", flags | MountFlags::RDONLY, c"").step("closing /run")
 }
 
 /// Has what most programs read be in memory by the time the machine is copied.
@@ -216,18 +203,18 @@ fn eventually<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Makes a copy one that is like no other: its randomness and its clock, its limits, its layers.
-pub(crate) fn wake(home: &Home, told: &Machine) -> Result<(), String> {
-    sys::reseed_kernel(&told.entropy).doing("taking in randomness")?;
-    sys::set_clock(told.unix_nanos).doing("setting the clock")?;
+pub(crate) fn wake(home: &Home, told: &Machine) -> Result<(), Step> {
+    sys::reseed_kernel(&told.entropy).step("taking in randomness")?;
+    sys::set_clock(told.unix_nanos).step("setting the clock")?;
     home.group.limit(told)?;
     let size = format!("size={},nr_inodes={}", told.disk_bytes, told.disk_files);
-    let size = std::ffi::CString::new(size).map_err(|error| error.to_string())?;
+    let size = std::ffi::CString::new(size).step("sizing /tmp")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
-    mount_remount("/tmp", plain, &size).doing("sizing /tmp")?;
+    mount_remount("/tmp", plain, &size).step("sizing /tmp")?;
     if let Some(at) = &told.layers {
         let disk = format!("/proc/self/fd/{}/{LAYERS}", home.devices.as_raw_fd());
         let read_only = plain | MountFlags::RDONLY;
-        mount(disk, at.as_str(), "squashfs", read_only, None).doing("mounting the layers")?;
+        mount(disk, at.as_str(), "squashfs", read_only, None).step("mounting the layers")?;
     }
     Ok(())
 }

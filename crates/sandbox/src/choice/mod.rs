@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use assize_config::{Environment, Isolation, SettingKey, Settings, Value, Wanted};
 use assize_types::{Failure, FailureKind};
 
-use crate::docker::{Docker, Options};
+use crate::docker::Docker;
 use crate::jail::Jail;
 use crate::microvm::{self, Microvm};
 use crate::{
@@ -245,7 +245,7 @@ impl Sandboxes {
                 hosts.push("/run/podman/podman.sock".to_owned());
             }
         }
-        Docker::new(Options { hosts })
+        Docker::new(hosts)
     }
 
     /// Fails if a setting names an interpreter that cannot be used, and a program needs that one.
@@ -370,9 +370,6 @@ pub struct RunPool {
 impl RunPool {
     /// The shared pool of this process, or one for this run alone, of at most so many sandboxes; and which backend was
     /// chosen and why.
-    ///
-    /// # Errors
-    /// When no such sandbox can be made.
     pub async fn open(
         sandboxes: &Sandboxes,
         language: Language,

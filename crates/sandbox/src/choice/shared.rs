@@ -10,7 +10,7 @@ use assize_types::Failure;
 use tokio::sync::OnceCell;
 
 use super::{Chosen, Sandboxes};
-use crate::{Language, Manager, Pool, PoolMetrics, Sandbox, Spec, WarmPoolOptions, WarmPools};
+use crate::{Language, Manager, Pool, PoolMetrics, PoolOptions, Sandbox, Spec, WarmPools};
 
 /// Memory that warm pools leave to programs and to the rest of the machine.
 const MEMORY_RESERVE: u64 = 512 << 20;
@@ -68,23 +68,17 @@ impl SharedBackend {
 
 impl SharedBackends {
     /// Pools as the settings ask for; at most `most` idle sandboxes in each.
-    ///
-    /// # Errors
-    /// When the limits of the settings are invalid.
     pub fn new(sandboxes: &Sandboxes, most: usize) -> Result<SharedBackends, Failure> {
-        let pools = WarmPools::new(WarmPoolOptions {
-            spec: sandboxes.spec(None)?,
+        let options = PoolOptions {
             size: most.min(*sandboxes.settings.sandbox.pool),
             idle: *sandboxes.settings.sandbox.pool_idle_seconds,
             memory_reserve: MEMORY_RESERVE,
-        });
+        };
+        let pools = WarmPools::new(sandboxes.spec(None)?, options);
         Ok(SharedBackends { pools, chosen: Once::new(), managers: Once::new() })
     }
 
     /// The backend that the settings ask for.
-    ///
-    /// # Errors
-    /// When there is none to be had.
     pub async fn get(&self, sandboxes: &Sandboxes) -> Result<Arc<SharedBackend>, Failure> {
         let settings = &sandboxes.settings;
         settings.refuse_withheld()?;
@@ -103,9 +97,6 @@ impl SharedBackends {
     }
 
     /// Fills the pool of the default backend before the first request.
-    ///
-    /// # Errors
-    /// When there is no backend.
     pub async fn start(&self, sandboxes: &Sandboxes) -> Result<(), Failure> {
         let backend = self.get(sandboxes).await?;
         self.pools.start(&backend.manager);
@@ -113,9 +104,6 @@ impl SharedBackends {
     }
 
     /// The pool for a run, and which backend it is of.
-    ///
-    /// # Errors
-    /// When there is no backend, or it cannot make such sandboxes.
     pub async fn pool_for_run(
         &self,
         sandboxes: &Sandboxes,
@@ -129,9 +117,6 @@ impl SharedBackends {
     }
 
     /// A sandbox for one request, and why it is of that backend.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub async fn take(
         &self,
         sandboxes: &Sandboxes,

@@ -105,7 +105,7 @@ impl Docker {
         }
         // Only the guest is new.
         derive(client, &from, &image.name, "base").await?;
-        tag(client, &image.name, BASE, "latest").await?;
+        tag_latest(client, &image.name).await?;
         Ok(image)
     }
 
@@ -153,9 +153,6 @@ impl Docker {
     }
 
     /// Takes a root file system, as [`rootfs::build`] makes it, and makes our own image of it.
-    ///
-    /// # Errors
-    /// When it cannot be read, or the engine does not take it.
     pub async fn import_base(
         &self,
         archive: &Path,
@@ -183,15 +180,12 @@ impl Docker {
         let name = base_name();
         let _one_at_a_time = self.deriving.lock().await;
         derive(client, &format!("{ROOTFS}:latest"), &name, "base").await?;
-        tag(client, &name, BASE, "latest").await?;
+        tag_latest(client, &name).await?;
         let base = self.prune(client, &name).await?;
         base.ok_or_else(|| SandboxError::failed(WHAT, "the image is gone"))
     }
 
     /// Makes an image that the engine has ready to be used, so that the first sandbox need not wait.
-    ///
-    /// # Errors
-    /// When there is none of that name, or the guest cannot be added.
     pub async fn make_ready(&self, named: &str) -> Result<String, SandboxError> {
         let client = self.engine.client().await?;
         Ok(self.image(client, Some(named)).await?.name)
@@ -215,9 +209,6 @@ impl Docker {
     }
 
     /// All images of ours that the engine has.
-    ///
-    /// # Errors
-    /// When it cannot be asked.
     pub async fn images(&self) -> Result<Vec<ImageInfo>, SandboxError> {
         let client = self.engine.client().await?;
         let mut images = list(client).await?;
@@ -226,9 +217,6 @@ impl Docker {
     }
 
     /// Removes an image of ours.
-    ///
-    /// # Errors
-    /// When it is none of ours, or a sandbox was made from it.
     pub async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
         const WHAT: &str = "removing the image";
         if !self.images().await?.iter().any(|image| image.name == name) {
@@ -285,8 +273,9 @@ async fn inspect(client: &Client, name: &str) -> Result<Option<ImageInspect>, Sa
     found.await
 }
 
-async fn tag(client: &Client, name: &str, repository: &str, tag: &str) -> Result<(), SandboxError> {
-    let options = TagImageOptionsBuilder::new().repo(repository).tag(tag).build();
+/// Makes an image the latest base.
+async fn tag_latest(client: &Client, name: &str) -> Result<(), SandboxError> {
+    let options = TagImageOptionsBuilder::new().repo(BASE).tag("latest").build();
     let tagged = client.api.tag_image(name, Some(options)).await;
     tagged.map_err(|error| client.explain("naming the image", &error))
 }

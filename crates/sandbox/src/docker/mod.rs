@@ -47,14 +47,6 @@ const PROBE: Duration = Duration::from_secs(10);
 /// A container that has not run for so long never will.
 const FORGOTTEN: Duration = Duration::from_secs(15 * 60);
 
-/// What this backend is told.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Sockets (or `tcp://` addresses) of engines, the one to be preferred first; Docker's usual one
-    /// if there are none. The first that answers is used.
-    pub hosts: Vec<String>,
-}
-
 /// Makes containers.
 #[derive(Debug)]
 pub struct Docker {
@@ -81,10 +73,11 @@ pub struct ProbeInfo {
 }
 
 impl Docker {
-    /// With an engine that is looked for when it is first needed.
-    pub fn new(options: Options) -> Docker {
+    /// With an engine that is looked for when it is first needed: the first that answers of these sockets (or `tcp://`
+    /// addresses), or Docker's usual one if none is named.
+    pub fn new(hosts: Vec<String>) -> Docker {
         Docker {
-            engine: Engine::new(options.hosts),
+            engine: Engine::new(hosts),
             deriving: tokio::sync::Mutex::default(),
             counted: OnceLock::new(),
             launching: TaskTracker::new(),
@@ -92,9 +85,6 @@ impl Docker {
     }
 
     /// Asks the engine who it is, and whether the image is there.
-    ///
-    /// # Errors
-    /// When none answers.
     pub async fn probe(&self) -> Result<ProbeInfo, SandboxError> {
         match tokio::time::timeout(PROBE, self.ask()).await {
             Ok(answer) => answer,

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use assize_config::{Isolation, Limits};
-use assize_protocol::jail::{File, Link, Piece, Setup};
+use assize_protocol::jail::{File, Piece, Setup};
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
 use tokio_util::task::AbortOnDropHandle;
@@ -73,7 +73,7 @@ impl Jail {
             ..Setup::default()
         };
         group.furnish(&mut setup);
-        setup.system();
+        add_system(&mut setup);
         for piece in self.interpreters.iter().flat_map(|interpreter| &interpreter.pieces) {
             let piece = piece.display().to_string();
             if !setup.pieces.iter().any(|each| each.to == piece) {
@@ -135,41 +135,18 @@ impl Jail {
     }
 }
 
-/// Adds to what a jail is made of.
-pub(crate) trait Furnish {
-    fn piece(&mut self, from: &str, to: &str, optional: bool);
-    fn link(&mut self, at: &str, to: &str);
-    fn device(&mut self, from: &str, to: &str);
-
-    /// The system's own programs, and what they look up.
-    fn system(&mut self) {
-        for folder in SYSTEM {
-            // `/bin` and its like are links into `/usr` on most systems, and folders on others.
-            match std::fs::read_link(folder) {
-                Ok(to) => self.link(folder, &to.display().to_string()),
-                Err(_) => self.piece(folder, folder, true),
-            }
-        }
-        // What the loader, `awk` and their like look up.
-        for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
-            self.piece(path, path, true);
+/// Adds the system's own programs to a jail, and what they look up.
+pub(crate) fn add_system(setup: &mut Setup) {
+    for folder in SYSTEM {
+        // `/bin` and its like are links into `/usr` on most systems, and folders on others.
+        match std::fs::read_link(folder) {
+            Ok(to) => setup.link(folder, &to.display().to_string()),
+            Err(_) => setup.piece(folder, folder, true),
         }
     }
-}
-
-impl Furnish for Setup {
-    fn piece(&mut self, from: &str, to: &str, optional: bool) {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.pieces.push(Piece { from, to, device: false, optional });
-    }
-
-    fn device(&mut self, from: &str, to: &str) {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.pieces.push(Piece { from, to, device: true, optional: false });
-    }
-
-    fn link(&mut self, at: &str, to: &str) {
-        self.links.push(Link { at: at.to_owned(), to: to.to_owned() });
+    // What the loader, `awk` and their like look up.
+    for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
+        setup.piece(path, path, true);
     }
 }
 

@@ -9,35 +9,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 /// The kernel's door to it.
 pub(super) const DEVICE: &str = "/dev/kvm";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(Display, IntoStaticStr)]
 pub enum Accelerator {
+    #[strum(serialize = "KVM")]
     Kvm,
+    #[strum(serialize = "emulation")]
     Emulation,
 }
 
 impl Accelerator {
     pub fn name(self) -> &'static str {
-        match self {
-            Accelerator::Kvm => "KVM",
-            Accelerator::Emulation => "emulation",
-        }
+        self.into()
     }
 
     /// The group of the host that may open the device, where not everybody may.
     pub(super) fn group(self) -> Option<u32> {
         let found = std::fs::metadata(DEVICE).ok().filter(|_| self == Accelerator::Kvm)?;
         (found.mode() & 0o006 != 0o006).then_some(found.gid())
-    }
-}
-
-impl fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

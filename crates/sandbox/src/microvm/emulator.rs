@@ -21,7 +21,7 @@ use super::monitor;
 use crate::backend::Identity;
 use crate::cgroup::Groups;
 use crate::error::SandboxError;
-use crate::jail::Furnish;
+use crate::jail::add_system;
 use crate::jail::keeper::{self, Keeper, Others};
 use crate::words::Words;
 
@@ -321,7 +321,7 @@ async fn listen(mut console: UnixStream, words: Words) {
 
 /// The emulator's program with all it reads, and the devices that it opens.
 fn furnish(setup: &mut Setup, qemu: &Qemu, accelerator: Accelerator) {
-    setup.system();
+    add_system(setup);
     setup.piece("/nix/store", "/nix/store", true);
     // Installed on its own, it has its folders beside the one that it is in.
     let own = qemu.program.parent().and_then(Path::parent);

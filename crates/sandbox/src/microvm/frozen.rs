@@ -12,11 +12,12 @@ use tokio::net::UnixStream;
 use super::emulator::{self, From, Plan};
 use super::monitor;
 use super::origin::Origin;
-use super::snapshot::{Snapshot, SnapshotError, memory_file};
+use super::snapshot::{Snapshot, SnapshotError};
 use super::workshop::{Make, Workshop, hold};
 use crate::backend::Identity;
 use crate::error::SandboxError;
 use crate::guest::{self, GuestFile};
+use crate::memfd::data_file;
 
 /// How long a machine may take to start from nothing, and to be frozen.
 const BOOT: Duration = Duration::from_secs(90);
@@ -81,7 +82,7 @@ impl Workshop {
             "a machine of {megabytes} MB is started and frozen, once; all others are copies of it"
         ));
         let failed = |error: std::io::Error| SandboxError::failed("starting a machine", error);
-        let memory = memory_file("assize-memory").map_err(failed)?;
+        let memory = data_file("assize-memory").map_err(failed)?;
         memory.set_len(megabytes << 20).map_err(failed)?;
         let initrd = parts.image.initrd(self.first_process()).map_err(failed)?;
         let plan = Plan {

@@ -14,9 +14,9 @@ use sha2::{Digest, Sha256};
 
 use super::cpio::Archive;
 use super::kernel::{self, Kernel};
-use super::snapshot::memory_file;
 use super::squashfs;
 use crate::error::SandboxError;
+use crate::memfd::data_file;
 use crate::rootfs::{self, RootfsError};
 use crate::sandbox::{PYTHON_FILES, WORKSPACE};
 use crate::spec::LAYERS;
@@ -138,7 +138,7 @@ impl Image {
             let mut modules = Vec::new();
             File::open(folder.join(MODULES))?.read_to_end(&mut modules)?;
             // Whoever the emulator runs as, it may read what is in memory.
-            let mut kernel = memory_file("assize-kernel")?;
+            let mut kernel = data_file("assize-kernel")?;
             io::copy(&mut File::open(folder.join(KERNEL))?, &mut kernel)?;
             let root = File::open(folder.join(ROOT))?;
             Ok::<_, io::Error>(Image { info, kernel, root, modules })
@@ -157,7 +157,7 @@ impl Image {
         for (name, text) in PYTHON_FILES {
             archive.file(&format!("python/{name}"), text.as_bytes());
         }
-        let mut file = memory_file("assize-initrd")?;
+        let mut file = data_file("assize-initrd")?;
         file.write_all(&archive.finish())?;
         file.write_all(&self.modules)?;
         Ok(file)
@@ -269,20 +269,12 @@ fn gather(
 /// archive, as more follows.
 fn skeleton() -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    let header = |kind, mode| {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_mtime(0);
-        header.set_size(0);
-        header
-    };
     let layers = LAYERS.trim_start_matches('/');
     for folder in ["dev", "proc", "run", "tmp", "opt", layers] {
-        let mut header = header(tar::EntryType::Directory, 0o755);
+        let mut header = rootfs::header(tar::EntryType::Directory, 0o755, 0);
         archive.append_data(&mut header, folder, io::empty())?;
     }
-    let mut link = header(tar::EntryType::Symlink, 0o777);
+    let mut link = rootfs::header(tar::EntryType::Symlink, 0o777, 0);
     let workspace = WORKSPACE.trim_start_matches('/');
     archive.append_link(&mut link, workspace, rootfs::WORKSPACE_FOLDER)?;
     let mut bytes = archive.into_inner()?;

@@ -179,7 +179,7 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
 }
 
 fn tempfile_in_memory(bytes: &[u8]) -> Result<fs::File, ImageError> {
-    let written = super::snapshot::memory_file("module").and_then(|mut file| {
+    let written = crate::memfd::data_file("module").and_then(|mut file| {
         io::Write::write_all(&mut file, bytes)?;
         io::Seek::rewind(&mut file)?;
         Ok(file)

@@ -97,9 +97,6 @@ impl Microvm {
     }
 
     /// Gathers the image.
-    ///
-    /// # Errors
-    /// When something that it takes is missing, or fails.
     pub async fn build_image(
         &self,
         sources: Sources,
@@ -122,9 +119,6 @@ impl Microvm {
     }
 
     /// Removes the image and all that was made of it. `false` if there was none.
-    ///
-    /// # Errors
-    /// When it cannot be removed.
     pub fn remove_image(&self) -> Result<bool, ImageError> {
         let (folder, was_there) = (self.workshop.folder(), self.image().is_some());
         match std::fs::remove_dir_all(&folder) {

@@ -1,7 +1,5 @@
 //! What a snapshot was made with: it can be restored only with the same.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -24,25 +22,17 @@ pub(super) struct Origin {
 }
 
 /// One of the things that a snapshot depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Part {
+    #[strum(serialize = "version of assize")]
     Assize,
+    #[strum(serialize = "kernel or root file system")]
     Image,
+    #[strum(serialize = "QEMU")]
     Qemu,
     Processor,
     Accelerator,
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Part::Assize => "version of assize",
-            Part::Image => "kernel or root file system",
-            Part::Qemu => "QEMU",
-            Part::Processor => "processor",
-            Part::Accelerator => "accelerator",
-        })
-    }
 }
 
 impl Origin {

@@ -7,16 +7,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::monitor::QmpError;
 use super::origin::{Origin, Part};
+use crate::memfd::{data_file, read_only, seal};
 
 /// Memory is looked at and kept by pieces of this size; those that are all zeros are left out.
 const PIECE: usize = 64 * 1024;
@@ -86,7 +86,7 @@ fn after_colon(words: &Option<String>) -> String {
 impl Snapshot {
     /// Of a machine that is gone.
     pub(super) fn new(memory: File, state: &[u8]) -> io::Result<Snapshot> {
-        let file = memory_file("assize-state")?;
+        let file = data_file("assize-state")?;
         (&file).write_all(state)?;
         seal(&memory)?;
         seal(&file)?;
@@ -99,9 +99,6 @@ impl Snapshot {
     }
 
     /// Reads a snapshot of this origin, made on a processor of this speed.
-    ///
-    /// # Errors
-    /// When there is none, or it cannot be used.
     pub(super) fn load(
         folder: &Path,
         origin: &Origin,
@@ -124,7 +121,7 @@ impl Snapshot {
         about.state.check_sum(STATE, crc32fast::hash(&state))?;
         let kept = File::open(folder.join(MEMORY)).map_err(unread(MEMORY))?;
         about.memory.check_length(MEMORY, kept.metadata().map_err(unread(MEMORY))?.len())?;
-        let memory = memory_file("assize-memory").map_err(SnapshotError::Memory)?;
+        let memory = data_file("assize-memory").map_err(SnapshotError::Memory)?;
         memory.set_len(about.memory.bytes).map_err(SnapshotError::Memory)?;
         let sum = copy(&kept, &memory).map_err(SnapshotError::Memory)?;
         about.memory.check_sum(MEMORY, sum)?;
@@ -194,25 +191,6 @@ fn other_origin(folder: &Path, origin: &Origin) -> SnapshotError {
     differences.map_or(SnapshotError::Missing, SnapshotError::Origin)
 }
 
-/// A file in memory, that can be sealed.
-pub(super) fn memory_file(name: &str) -> io::Result<File> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Newer kernels want to be told that it will never be run; older ones do not know the word.
-    let made = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL);
-    Ok(made.or_else(|_| memfd_create(name, flags))?.into())
-}
-
-/// Has nobody change a file any more, whoever it is handed to.
-pub(super) fn seal(file: &File) -> io::Result<()> {
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    Ok(fcntl_add_seals(file, seals)?)
-}
-
-/// The same file, only to be read, from its beginning.
-pub(super) fn read_only(file: &File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
 /// Copies all that is not zero, and gives the sum of it and of where it is.
 fn copy(from: &File, to: &File) -> io::Result<u32> {
     let length = from.metadata()?.len();
@@ -250,7 +228,7 @@ mod tests {
     const TICKS: u64 = 2_000_000;
 
     fn snapshot() -> Snapshot {
-        let memory = memory_file("test").unwrap();
+        let memory = data_file("test").unwrap();
         memory.set_len(4 << 20).unwrap();
         memory.write_all_at(b"here", 1000).unwrap();
         memory.write_all_at(b"and there", (3 << 20) - 4).unwrap();

@@ -13,12 +13,13 @@ use tokio::sync::{Mutex, OnceCell};
 use super::accelerator::{self, Accelerator, Decided, Verdict};
 use super::emulator::Qemu;
 use super::image::{self, Image, ImageInfo};
-use super::snapshot::{Snapshot, memory_file, read_only, seal};
+use super::snapshot::Snapshot;
 use super::{Options, frozen, layers};
 use crate::backend::Identity;
 use crate::cgroup::Groups;
 use crate::error::SandboxError;
 use crate::jail::keeper::Others;
+use crate::memfd::{data_file, read_only, seal};
 use crate::spec::Spec;
 
 /// How long KVM may take to prove that a machine starts by it.
@@ -138,7 +139,7 @@ impl Workshop {
         if let Some(parts) = &ground.parts {
             return Ok(Arc::clone(parts));
         }
-        let no_layers = memory_file("assize-no-layers")
+        let no_layers = data_file("assize-no-layers")
             .and_then(|file| {
                 file.set_len(layers::SIZE)?;
                 seal(&file)?;

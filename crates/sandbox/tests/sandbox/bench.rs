@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_config::{Isolation, Limits};
-use assize_sandbox::docker::{Docker, Options};
+use assize_sandbox::docker::Docker;
 use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
     Backend, Command, Finished, Interpreter, Language, Manager, Sandbox, SandboxError, Spec,
@@ -25,7 +25,7 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
             Ok(Arc::new(assize_sandbox::jail::Jail::new(found.collect())))
         }
         Isolation::Docker => {
-            let docker = Docker::new(Options::default());
+            let docker = Docker::new(Vec::new());
             let found = docker.probe().await.map_err(|error| error.to_string())?;
             found.image.map_err(|reason| format!("the image: {reason}"))?;
             Ok(Arc::new(docker))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_config::Isolation;
-use assize_sandbox::docker::{Docker, ImageInfo, Options};
+use assize_sandbox::docker::{Docker, ImageInfo};
 use assize_sandbox::{Backend, Command, Identity, Language, Sandbox, SandboxError, Spec};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -22,7 +22,7 @@ const KILLED: &str = "ASSIZE_TEST_KILLED_MAKER";
 /// The backend, if there is one.
 async fn docker() -> Option<Arc<Docker>> {
     match backend(Isolation::Docker).await {
-        Ok(_) => Some(Arc::new(Docker::new(Options::default()))),
+        Ok(_) => Some(Arc::new(Docker::new(Vec::new()))),
         Err(reason) => {
             skip(Isolation::Docker, &reason);
             None
@@ -112,7 +112,7 @@ async fn what_a_maker_left_behind_is_removed() {
 #[tokio::test]
 async fn maker_to_be_killed() {
     let Ok(maker) = std::env::var(KILLED) else { return };
-    let backend: Arc<dyn Backend> = Arc::new(Docker::new(Options::default()));
+    let backend: Arc<dyn Backend> = Arc::new(Docker::new(Vec::new()));
     let identity = Identity { maker, id: "one".to_owned() };
     let sandbox = Sandbox::start(backend, &identity, Spec::default()).await.unwrap();
     let stubborn = "import signal, subprocess\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  \
@@ -186,7 +186,7 @@ async fn an_engine_that_goes_away_is_told_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("docker.sock");
     let mut door = Door::open(&path);
-    let docker = Arc::new(Docker::new(Options { hosts: vec![path.display().to_string()] }));
+    let docker = Arc::new(Docker::new(vec![path.display().to_string()]));
     let sandbox = start(&docker, "restart", Spec::default()).await;
     let sleeping = sandbox
         .run(Language::Python, b"import time; time.sleep(20)", Command::default())

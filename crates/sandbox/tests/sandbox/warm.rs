@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{Manager, Spec, WarmPoolOptions, WarmPools};
+use assize_sandbox::{Manager, PoolOptions, Spec, WarmPools};
 
 use crate::bench::{Bench, python, run};
 
 fn pools(size: usize) -> WarmPools {
-    let (spec, idle) = (Spec::default(), Duration::from_secs(300));
-    WarmPools::new(WarmPoolOptions { spec, size, idle, memory_reserve: 0 })
+    WarmPools::new(Spec::default(), PoolOptions { size, ..PoolOptions::default() })
 }
 
 fn with_processes(processes: u32) -> Spec {
@@ -77,9 +76,9 @@ async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
 async fn started_pool_stays_full_even_if_a_request_opened_it() {
     run(Isolation::Jail, |bench: Bench| async move {
         let manager: Arc<Manager> = Arc::new(bench.manager);
-        let (spec, idle) = (Spec::default(), Duration::from_millis(200));
-        let options = WarmPoolOptions { spec, size: 1, idle, memory_reserve: 0 };
-        let (pools, other) = (WarmPools::new(options.clone()), WarmPools::new(options));
+        let idle = Duration::from_millis(200);
+        let options = PoolOptions { size: 1, idle, ..PoolOptions::default() };
+        let [pools, other] = [(); 2].map(|()| WarmPools::new(Spec::default(), options.clone()));
         pools.for_request(&manager, &Spec::default());
         let stays = pools.start(&manager);
         stays.ready().await.unwrap();

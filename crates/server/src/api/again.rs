@@ -3,23 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_consult::{At, ConsultJob, ConsultPlan, DebateAsk, DebateJob, DebatePlan, ForkRequest};
-use assize_run::{AnyTrial, Origin, ResumeRequest, Run, RunKind, RunStatus};
-use assize_service::{PARALLEL, Services, settings_of_run};
+use assize_run::{ResumeRequest, RunStatus};
+use assize_service::PARALLEL;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::asks::within;
 use super::runs::RunView;
-use super::start::{once, refuse_dear};
+use super::start::once;
 use super::wishes::Wishes;
-use crate::App;
 use crate::docket::allowed;
 use crate::extract::{Path, Sent, object};
 use crate::problem::Problem;
+use crate::{App, kinds};
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,20 +62,20 @@ pub(crate) async fn resume(
 pub(crate) struct Fork {
     /// From where on everything is asked again: a round, such as `round-4`; in a consultation also of one move, such as
     /// `m3/round-4`. Without it only what is asked in other words, or failed
-    at: Option<String>,
+    pub(crate) at: Option<String>,
     /// What some are told to be from there on, by `critic`, `D1` and so on
-    told: BTreeMap<String, String>,
+    pub(crate) told: BTreeMap<String, String>,
     /// Of a debate: another wording of the move
-    document: Option<String>,
+    pub(crate) document: Option<String>,
     /// Of a debate: other rounds
     #[schema(minimum = 1, maximum = 50)]
-    rounds: Option<u32>,
+    pub(crate) rounds: Option<u32>,
     /// Of a consultation: other models for some roles
-    models: BTreeMap<String, String>,
+    pub(crate) models: BTreeMap<String, String>,
     /// Spend more than may be spent unasked
-    yes: bool,
+    pub(crate) yes: bool,
     #[serde(deserialize_with = "object")]
-    settings: Wishes,
+    pub(crate) settings: Wishes,
 }
 
 /// Start from an earlier run
@@ -100,53 +98,6 @@ pub(crate) async fn fork(
     let run = app.run(&id).await?;
     let once = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(
-        once,
-        None,
-        move |services| async move { open_fork(&own, &run, body, services).await },
-    )
-    .await
-}
-
-async fn open_fork(
-    app: &App,
-    run: &Run,
-    body: Fork,
-    mut services: Services,
-) -> Result<Box<dyn AnyTrial>, Problem> {
-    let at = body.at.map(|at| at.parse::<At>()).transpose();
-    let at = at.map_err(|error| Problem::unusable(error.to_string()))?;
-    if at.is_none() && !body.told.is_empty() {
-        return Err(Problem::unusable("`told` goes with `at`"));
-    }
-    let settings = body.settings.applied(&services.settings)?;
-    services.settings = Arc::new(settings_of_run(&settings, run)?);
-    let runner = services.runner(&app.store)?;
-    let from = ForkRequest { at, told: body.told };
-    let origin = Origin::Fork { parent: Box::new(run.clone()) };
-    Ok(match run.kind {
-        RunKind::Debate => {
-            if !body.models.is_empty() {
-                return Err(Problem::unusable("`models` can be changed in a consultation alone"));
-            }
-            let rounds = body.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
-            let ask = DebateAsk { document: body.document, rounds, ..DebateAsk::default() };
-            let plan = DebatePlan::forked(run, &from, &ask, &*app.store).await?;
-            Box::new(runner.start::<DebateJob>(services.consult(plan), origin).await?)
-        }
-        RunKind::Consult => {
-            if body.document.is_some() || body.rounds.is_some() {
-                let detail = "`document` and `rounds` can be changed in a debate alone";
-                return Err(Problem::unusable(detail));
-            }
-            let plan = ConsultPlan::forked(run, &from, body.models, &*app.store).await?;
-            let planned = runner.plan::<ConsultJob>(services.consult(plan), origin).await?;
-            refuse_dear(&planned.job, body.yes)?;
-            Box::new(planned.open().await?)
-        }
-        other => {
-            let detail = format!("a run of the kind `{other}` cannot be forked");
-            return Err(Problem::unusable(detail).hint("debates and consultations can be"));
-        }
-    })
+    let open = move |services| async move { kinds::fork(&own, &run, body, services).await };
+    app.begin(once, None, open).await
 }

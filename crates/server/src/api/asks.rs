@@ -7,9 +7,11 @@ use assize_config::{SettingKey, Settings};
 use assize_consult::{ConsultAsk, DebateAsk, SourceName};
 use assize_draft::work::{Mode, WorkAsk};
 use assize_types::Failure;
+use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
+use utoipa::openapi::Ref;
 
 use super::wishes::{Upload, Wishes, documents, gathered, inputs};
 use crate::App;
@@ -98,7 +100,7 @@ pub(crate) struct RunStart {
     settings: Wishes,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LanguageName {
     #[default]
@@ -208,7 +210,8 @@ pub(crate) struct WorkStart {
     task: Option<String>,
     task_id: Option<String>,
     #[serde(default)]
-    mode: ModeName,
+    #[schema(schema_with = work_mode)]
+    mode: Mode,
     /// Files that are shown to a model without tools
     #[serde(default)]
     files: Vec<String>,
@@ -227,13 +230,8 @@ pub(crate) struct WorkStart {
     settings: Wishes,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ModeName {
-    #[default]
-    Tools,
-    Text,
-    Auto,
+fn work_mode() -> Ref {
+    Ref::from_schema_name(Mode::schema_name())
 }
 
 fn max_steps() -> u32 {
@@ -265,7 +263,7 @@ pub(crate) struct EvalStart {
 }
 
 /// Refuses a number that is out of bounds; the schema says which.
-pub(super) fn within(name: &str, number: u32, most: u32) -> Result<u32, Problem> {
+pub(crate) fn within(name: &str, number: u32, most: u32) -> Result<u32, Problem> {
     match (1..=most).contains(&number) {
         true => Ok(number),
         false => Err(Problem::unusable(format!("`{name}` is from 1 to {most}, not {number}"))),
@@ -327,11 +325,7 @@ pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<WorkAsk, Problem> 
         workspace: app.root(&start.workspace)?.to_owned(),
         task: start.task,
         task_id: start.task_id,
-        mode: match start.mode {
-            ModeName::Tools => Mode::Tools,
-            ModeName::Text => Mode::Text,
-            ModeName::Auto => Mode::Auto,
-        },
+        mode: start.mode,
         files: start.files,
         max_steps: within("max_steps", start.max_steps, 500)?,
         max_rejections: within("max_rejections", start.max_rejections, 100)?,

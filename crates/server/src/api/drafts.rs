@@ -11,7 +11,7 @@ use assize_draft::{
 };
 use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_service::Services;
-use assize_types::Failure;
+use assize_types::{Failure, unix_millis};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -19,13 +19,13 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::page;
 use crate::App;
 use crate::events::{After, Stream, last_seen};
 use crate::extract::{Path, Query, Sent};
-use crate::mcp::now;
 use crate::problem::Problem;
 
 /// Who decides, where somebody does so at this door.
@@ -147,7 +147,7 @@ pub(crate) async fn switch(
     Sent { body, .. }: Sent<Switch>,
 ) -> Result<StatusCode, Problem> {
     let own = app.desk(&name)?.clone();
-    to_the_end(&app, async move { own.switch(PERSON, body.on).await }).await??;
+    app.docket.spawn(async move { own.switch(PERSON, body.on).await }).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -191,14 +191,14 @@ pub(crate) async fn draft(
     let desk = app.desk(&name)?.clone();
     let found = desk.state().await?.drafts.get(&draft).cloned();
     let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
-    aside(move || {
+    spawn_blocking(move || {
         let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
         let bytes = desk.draft(&draft.name)?;
         let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
         let diff = Diff::unified(&draft.path, &base, &content);
         Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
     })
-    .await
+    .await?
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -244,38 +244,32 @@ pub(crate) async fn submissions(
     Ok(Json(Submissions { submissions: found, next }))
 }
 
-/// The number of a submission, which may be named by its message (`msg_12`), as workers are.
-async fn number(desk: &DraftService, name: &str) -> Result<u64, Problem> {
-    let book = desk.state().await?;
-    let found = book.submission_named(name).map(|submission| submission.id);
+/// The submission of a name: its number, or its message (`msg_12`), as workers are told.
+async fn find(desk: &DraftService, name: &str) -> Result<Submission, Problem> {
+    let found = desk.state().await?.submission_named(name).cloned();
     found.ok_or_else(|| Problem::not_found("there is no such submission"))
 }
 
-async fn shown(desk: &Arc<DraftService>, id: u64) -> Result<Json<SubmissionView>, Problem> {
-    let submission = find(desk, id).await?;
-    let desk = desk.clone();
+async fn shown(desk: &Arc<DraftService>, name: &str) -> Result<Json<SubmissionView>, Problem> {
+    let (submission, desk) = (find(desk, name).await?, desk.clone());
     // What differs may take a while to be found.
-    aside(move || Ok(Json(SubmissionView::new(&desk, submission)))).await
+    let view = spawn_blocking(move || SubmissionView::new(&desk, submission)).await?;
+    Ok(Json(view))
 }
 
-/// Does what takes a while where it keeps nobody else waiting.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await?
-}
-
-/// Brings a decision to its end, though whoever made it may have hung up.
-async fn to_the_end<T: Send + 'static>(
+/// Makes a decision on a submission, even if the reviewer hangs up meanwhile, and shows what became of it.
+async fn decide<F>(
     app: &App,
-    work: impl Future<Output = Result<T, DraftError>> + Send + 'static,
-) -> Result<Result<T, DraftError>, Problem> {
-    Ok(app.docket.spawn(work).await?)
-}
-
-async fn find(desk: &DraftService, id: u64) -> Result<Submission, Problem> {
-    let found = desk.state().await?.submissions.remove(&id);
-    found.ok_or_else(|| Problem::not_found("there is no such submission"))
+    (workspace, name): (String, String),
+    decision: impl FnOnce(Arc<DraftService>, u64) -> F,
+) -> Result<Json<SubmissionView>, Problem>
+where
+    F: Future<Output = Result<(), Problem>> + Send + 'static,
+{
+    let desk = app.desk(&workspace)?;
+    let id = find(desk, &name).await?.id;
+    app.docket.spawn(decision(desk.clone(), id)).await??;
+    shown(desk, &name).await
 }
 
 /// Show a submission, with what it changes and why it was decided so
@@ -288,8 +282,7 @@ pub(crate) async fn submission(
     State(app): State<App>,
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let desk = app.desk(&name)?;
-    shown(desk, number(desk, &id).await?).await
+    shown(app.desk(&name)?, &id).await
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -309,20 +302,18 @@ pub(crate) struct Accept {
 )]
 pub(crate) async fn accept(
     State(app): State<App>,
-    Path((name, id)): Path<(String, String)>,
+    Path(names): Path<(String, String)>,
     Sent { body, .. }: Sent<Accept>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let desk = app.desk(&name)?;
-    let id = number(desk, &id).await?;
-    find(desk, id).await?;
     let force = if body.force { Force::Yes } else { Force::No };
-    let own = desk.clone();
-    let accepted = to_the_end(&app, async move { own.accept(PERSON, id, force).await }).await?;
-    accepted.map_err(|error| match error {
+    let failed = |error| match error {
         DraftError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
         error => undecided(error),
-    })?;
-    shown(desk, id).await
+    };
+    let accept = move |desk: Arc<DraftService>, id| async move {
+        desk.accept(PERSON, id, force).await.map_err(failed)
+    };
+    decide(&app, names, accept).await
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -342,16 +333,13 @@ pub(crate) struct Reject {
 )]
 pub(crate) async fn reject(
     State(app): State<App>,
-    Path((name, id)): Path<(String, String)>,
+    Path(names): Path<(String, String)>,
     Sent { body, .. }: Sent<Reject>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let desk = app.desk(&name)?;
-    let id = number(desk, &id).await?;
-    find(desk, id).await?;
-    let own = desk.clone();
-    let rejected = to_the_end(&app, async move { own.reject(PERSON, id, &body.reason).await });
-    rejected.await?.map_err(undecided)?;
-    shown(desk, id).await
+    let reject = |desk: Arc<DraftService>, id| async move {
+        desk.reject(PERSON, id, &body.reason).await.map_err(undecided)
+    };
+    decide(&app, names, reject).await
 }
 
 /// Take back what a submission changed
@@ -362,14 +350,11 @@ pub(crate) async fn reject(
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
-    Path((name, id)): Path<(String, String)>,
+    Path(names): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let desk = app.desk(&name)?;
-    let id = number(desk, &id).await?;
-    find(desk, id).await?;
-    let own = desk.clone();
-    to_the_end(&app, async move { own.undo(PERSON, id).await }).await?.map_err(undecided)?;
-    shown(desk, id).await
+    let undo =
+        |desk: Arc<DraftService>, id| async move { desk.undo(PERSON, id).await.map_err(undecided) };
+    decide(&app, names, undo).await
 }
 
 /// It is there, and what is asked for does not fit how it stands.
@@ -525,6 +510,6 @@ pub(crate) async fn clean(
         None => keep(&app.services.settings),
     };
     let own = desk.clone();
-    let cleared = to_the_end(&app, async move { own.sweep(PERSON, now(), keep).await }).await??;
-    Ok(Json(cleared))
+    let sweep = app.docket.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
+    Ok(Json(sweep.await??))
 }

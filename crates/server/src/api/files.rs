@@ -1,21 +1,21 @@
 //! Documents and files of a run. Models and programs wrote them: a browser may keep them, and show nothing but pictures.
 
-use assize_code::{INPUTS, left};
-use assize_consult::{DOCUMENTS, consulted};
-use assize_run::{ArtifactId, ArtifactUse, Run, RunKind};
-use assize_service::reading;
+use assize_code::INPUTS;
+use assize_consult::DOCUMENTS;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::App;
 use crate::extract::Path;
 use crate::headers::SANDBOX;
+use crate::kinds::Document;
 use crate::problem::Problem;
+use crate::{App, kinds};
 
 /// Something that can be fetched.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -55,21 +55,25 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
-/// Whether bytes are the picture that their name says.
-fn is_picture(kind: &str, bytes: &[u8]) -> bool {
-    match kind {
-        "image/png" => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
-        "image/jpeg" => bytes.starts_with(b"\xff\xd8\xff"),
-        "image/gif" => bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a"),
-        "image/webp" => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"),
-        _ => false,
+/// The type of a picture made of dots, by what it begins with.
+pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
     }
 }
+
+/// Characters that are escaped in the name of a file: all but letters, digits and `.-_`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
 /// A file that is not ours: to be kept, and where it is a picture to be shown.
 pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let kind = kind(name);
-    let kind = match kind.starts_with("image/") && !is_picture(kind, &bytes) {
+    // Whether bytes are the picture that their name says.
+    let kind = match kind.starts_with("image/") && picture(&bytes) != Some(kind) {
         true => "application/octet-stream",
         false => kind,
     };
@@ -77,13 +81,7 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let short = name.rsplit('/').next().unwrap_or(name);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let ascii: String = short.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    let mut coded = String::new();
-    for byte in short.bytes() {
-        match char::from(byte) {
-            c if plain(c) => coded.push(c),
-            _ => coded.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let coded = utf8_percent_encode(short, ESCAPED);
     let named = format!("{how}; filename=\"{ascii}\"; filename*=UTF-8''{coded}");
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
@@ -93,30 +91,6 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let named = HeaderValue::from_str(&named).unwrap_or(HeaderValue::from_static("attachment"));
     headers.insert(CONTENT_DISPOSITION, named);
     response
-}
-
-/// The documents of a consultation, by name.
-async fn documents_of(app: &App, run: &Run) -> Result<Vec<(String, Vec<u8>)>, Problem> {
-    if run.kind != RunKind::Consult {
-        return Err(Problem::not_found(format!("`{}` writes no documents", run.id)));
-    }
-    let records = app.store.records(&run.id).await?;
-    match consulted(run, &records)? {
-        Some(report) => {
-            let told = reading::status_updates(&*app.store, run).await?;
-            Ok(assize_consult::documents(&report, &told))
-        }
-        None => {
-            // What was written so far.
-            let mut written = Vec::new();
-            for one in app.store.artifacts(&run.id).await? {
-                if let Some(name) = one.name.strip_prefix(DOCUMENTS) {
-                    written.push((name.to_owned(), app.store.artifact(one.id).await?));
-                }
-            }
-            Ok(written)
-        }
-    }
 }
 
 /// List the documents of a consultation
@@ -129,9 +103,12 @@ pub(crate) async fn documents(
     Path(id): Path<String>,
 ) -> Result<Json<Files>, Problem> {
     let run = app.run(&id).await?;
-    let files = documents_of(&app, &run).await?.into_iter();
-    let files = files.map(|(name, bytes)| FileInfo { name, bytes: bytes.len() as u64 }).collect();
-    Ok(Json(Files { files }))
+    let files = kinds::documents(&app, &run).await?.into_iter();
+    let files = files.map(|(name, document)| match document {
+        Document::Rendered(bytes) => FileInfo { name, bytes: bytes.len() as u64 },
+        Document::Stored(_, bytes) => FileInfo { name, bytes },
+    });
+    Ok(Json(Files { files: files.collect() }))
 }
 
 /// Fetch a document of a consultation
@@ -149,22 +126,14 @@ pub(crate) async fn document(
     let run = app.run(&id).await?;
     // A move is known by its own name, wherever it is kept.
     let moved = format!("moves/{name}");
-    let is_it = |known: &str| known == name || known == moved;
-    if run.kind == RunKind::Consult && run.result.is_none() {
-        // Only the one: it may be asked for often while the others are being written.
-        let all = app.store.artifacts(&run.id).await?;
-        let kept = |one: &&ArtifactUse| one.name.strip_prefix(DOCUMENTS).is_some_and(is_it);
-        let found = all.iter().find(kept);
-        let found =
-            found.ok_or_else(|| Problem::not_found("there is no such document, or not yet"))?;
-        return Ok(attachment(&found.name, app.store.artifact(found.id).await?));
-    }
-    let documents = documents_of(&app, &run).await?;
-    let found = documents.into_iter().find(|(known, _)| is_it(known));
-    match found {
-        Some((name, bytes)) => Ok(attachment(&name, bytes)),
-        None => Err(Problem::not_found("there is no such document, or not yet")),
-    }
+    let mut documents = kinds::documents(&app, &run).await?.into_iter();
+    let found = documents.find(|(known, _)| *known == name || *known == moved);
+    let found = found.ok_or_else(|| Problem::not_found("there is no such document, or not yet"))?;
+    let bytes = match found.1 {
+        Document::Rendered(bytes) => bytes,
+        Document::Stored(id, _) => app.store.artifact(id).await?,
+    };
+    Ok(attachment(&found.0, bytes))
 }
 
 /// List the files of a run
@@ -185,9 +154,8 @@ pub(crate) async fn artifacts(
             None => kept.push(FileInfo { name: one.name, bytes: one.bytes }),
         }
     }
-    let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == RunKind::Code { left(&history) } else { Vec::new() };
-    let left = left.into_iter().map(|file| FileInfo { name: file.name, bytes: file.bytes });
+    let left = kinds::left_files(&app, &run).await?.into_iter();
+    let left = left.map(|file| FileInfo { name: file.name, bytes: file.bytes });
     Ok(Json(Artifacts { given, left: left.collect(), kept }))
 }
 
@@ -204,10 +172,9 @@ pub(crate) async fn artifact(
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    let history = assize_code::history(&app.store.records(&run.id).await?);
-    let left = if run.kind == RunKind::Code { left(&history) } else { Vec::new() };
-    let left = left.into_iter().find(|file| file.name == name);
-    let id = match left.map(|file| ArtifactId::from(file.sha256)) {
+    let mut left = kinds::left_files(&app, &run).await?.into_iter();
+    let left = left.find(|file| file.name == name);
+    let id = match left.map(|file| file.sha256) {
         Some(id) => id,
         None => {
             let all = app.store.artifacts(&run.id).await?;

@@ -1,76 +1,34 @@
 //! Runs: listed, shown, stopped, exported, removed.
 
 use std::collections::BTreeMap;
-use std::path::Path as FilePath;
 
-use assize_code::{Attempt, CodeInput, EvalInput};
 use assize_config::REHEARSAL_LABEL;
-use assize_consult::{
-    ConsultInput, Conversations, DebateInput, DebateReport, JudgeScore, conversation_logs,
-    moves_logs,
-};
+use assize_consult::JudgeScore;
 use assize_run::{
     EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind, RunState, RunStatus,
     Totals, answered, cancel as cancel_run, inherited,
 };
-use assize_service::reading::{self, RecordView};
+use assize_service::reading;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
+use serde_json::Value;
+use utoipa::IntoParams;
+use utoipa::openapi::Ref;
 
 use super::files::attachment;
 use super::page;
-use crate::App;
 use crate::extract::{Path, Query};
+use crate::kinds::{ContentByKind, Transcripts};
 use crate::problem::Problem;
+use crate::{App, kinds};
 
 /// The most runs of one page, and how many there are unless somebody says.
 const MOST: usize = 200;
 const USUAL: usize = 50;
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunStatus")]
-pub(crate) enum Status {
-    /// For a worker of the cluster
-    Waiting,
-    /// Somebody works on it
-    Running,
-    /// Whoever worked on it is gone, and it can be taken up again
-    Stopped,
-    Done,
-    Failed,
-    Cancelled,
-}
-
-impl Status {
-    fn of(run: &Run) -> Status {
-        match RunState::of(run) {
-            RunState::Waiting => Status::Waiting,
-            RunState::Running => Status::Running,
-            RunState::Stopped => Status::Stopped,
-            RunState::Done => Status::Done,
-            RunState::Failed => Status::Failed,
-            RunState::Cancelled => Status::Cancelled,
-        }
-    }
-
-    /// As the store knows it.
-    fn kept(self) -> RunStatus {
-        match self {
-            Status::Waiting | Status::Running | Status::Stopped => RunStatus::Running,
-            Status::Done => RunStatus::Done,
-            Status::Failed => RunStatus::Failed,
-            Status::Cancelled => RunStatus::Cancelled,
-        }
-    }
-}
 
 /// What was spent.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -109,10 +67,9 @@ impl From<Totals> for Spent {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunSummary {
     id: String,
-    #[schemars(with = "Kind")]
-    kind: String,
+    kind: RunKind,
     title: String,
-    status: Status,
+    status: RunState,
     parent: Option<String>,
     /// Milliseconds since 1970
     created: u64,
@@ -127,9 +84,9 @@ impl RunSummary {
     fn new(run: &Run) -> RunSummary {
         RunSummary {
             id: run.id.to_string(),
-            kind: run.kind.to_string(),
+            kind: run.kind,
             title: run.title.clone(),
-            status: Status::of(run),
+            status: RunState::of(run),
             parent: run.parent.as_ref().map(RunId::to_string),
             created: run.created,
             updated: run.updated,
@@ -158,29 +115,11 @@ struct Content {
     result: Option<Value>,
 }
 
-/// Input of a run, and its result once it is done, by its kind.
-#[derive(JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(dead_code, reason = "describes `Content`, which is answered as the store has it")]
-enum ContentByKind {
-    Run { input: CodeInput, result: Option<assize_code::Verdict> },
-    Consult { input: Box<ConsultInput>, result: Option<Box<assize_consult::Report>> },
-    Debate { input: DebateInput, result: Option<DebateReport> },
-    Work { input: Box<assize_draft::work::WorkInput>, result: Option<assize_draft::work::Worked> },
-    Eval { input: EvalInput, result: Option<assize_code::eval::Report> },
-}
-
 impl Shown {
     pub(crate) fn new(app: &App, run: &Run) -> Shown {
-        let mut input = run.input.clone();
-        if run.kind == RunKind::Work {
-            // By its name here, and not by where it is.
-            let folder = input["workspace"].as_str().unwrap_or_default();
-            input["workspace"] = json!(app.desks.name_of(FilePath::new(folder)));
-        }
         Shown {
             summary: RunSummary::new(run),
-            content: Content { input, result: run.result.clone() },
+            content: Content { input: kinds::input(app, run), result: run.result.clone() },
             held_here: run.status == RunStatus::Running && app.docket.holds(&run.id),
         }
     }
@@ -237,37 +176,14 @@ impl App {
     }
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunKind")]
-pub(crate) enum Kind {
-    Run,
-    Consult,
-    Debate,
-    Work,
-    Eval,
-}
-
-impl Kind {
-    fn run_kind(self) -> RunKind {
-        match self {
-            Kind::Run => RunKind::Code,
-            Kind::Consult => RunKind::Consult,
-            Kind::Debate => RunKind::Debate,
-            Kind::Work => RunKind::Work,
-            Kind::Eval => RunKind::Eval,
-        }
-    }
-}
-
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    #[param(inline)]
-    kind: Option<Kind>,
-    #[param(inline)]
-    status: Option<Status>,
+    #[param(schema_with = run_kind)]
+    kind: Option<RunKind>,
+    #[param(schema_with = run_state)]
+    status: Option<RunState>,
     /// Something in their titles, in upper or lower case
     title: Option<String>,
     /// Those made before: `next` of the page before
@@ -275,6 +191,14 @@ pub(crate) struct Wanted {
     /// 50, if nothing is said
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
+}
+
+fn run_kind() -> Ref {
+    Ref::from_schema_name(RunKind::schema_name())
+}
+
+fn run_state() -> Ref {
+    Ref::from_schema_name(RunState::schema_name())
 }
 
 /// A page of runs, the latest first.
@@ -301,8 +225,8 @@ pub(crate) async fn list(
     // Whether somebody is still at work the store does not know: it is asked until the page is full.
     loop {
         let filter = RunFilter {
-            kind: wanted.kind.map(Kind::run_kind),
-            status: wanted.status.map(Status::kept),
+            kind: wanted.kind,
+            status: wanted.status.map(RunState::status),
             title: wanted.title.clone(),
             before,
             limit: limit + 1,
@@ -311,7 +235,7 @@ pub(crate) async fn list(
         let found = app.store.runs(filter).await?;
         let all = found.len() <= limit;
         before = found.last().map(|run| run.number);
-        let fits = |run: &Run| wanted.status.is_none_or(|status| Status::of(run) == status);
+        let fits = |run: &Run| wanted.status.is_none_or(|state| RunState::of(run) == state);
         runs.extend(found.into_iter().filter(fits));
         if all || runs.len() > limit {
             break;
@@ -383,7 +307,7 @@ pub(crate) async fn export(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     let mut whole = reading::export(&*app.store, &run).await?;
-    whole["run"]["input"] = json!(Shown::new(&app, &run).content.input);
+    whole["run"]["input"] = kinds::input(&app, &run);
     let bytes = serde_json::to_vec_pretty(&whole).unwrap_or_default();
     Ok(attachment(&format!("{}.json", run.id), bytes))
 }
@@ -394,16 +318,6 @@ pub(crate) async fn export(
 pub(crate) struct OfMove {
     /// Of a consultation: the debate of this move alone, such as `m3`
     r#move: Option<String>,
-}
-
-/// What was said and done in a run, by its kind
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub(crate) enum Transcripts {
-    Debate { conversation_logs: Conversations },
-    Consult { moves: BTreeMap<String, Conversations> },
-    Run { attempts: Vec<Attempt> },
-    Other { records: Vec<RecordView> },
 }
 
 /// What was said and done in a run
@@ -421,18 +335,7 @@ pub(crate) async fn transcripts(
 ) -> Result<Json<Transcripts>, Problem> {
     let run = app.run(&id).await?;
     let records = app.store.records(&run.id).await?;
-    Ok(Json(match run.kind {
-        RunKind::Debate => Transcripts::Debate { conversation_logs: conversation_logs(&records) },
-        RunKind::Consult => {
-            let mut moves = moves_logs(&records);
-            if let Some(wanted) = of.r#move {
-                moves.retain(|name, _| *name == wanted);
-            }
-            Transcripts::Consult { moves }
-        }
-        RunKind::Code => Transcripts::Run { attempts: assize_code::history(&records) },
-        _ => Transcripts::Other { records: reading::records(&records) },
-    }))
+    Ok(Json(Transcripts::new(&run, &records, of.r#move.as_deref())))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -473,15 +376,7 @@ pub(crate) async fn scores(
     Path(id): Path<String>,
 ) -> Result<Json<Scores>, Problem> {
     let run = app.run(&id).await?;
-    let scores = match run.kind {
-        RunKind::Debate => run.result.clone().map(|verdict| json!([verdict])),
-        RunKind::Consult => run.result.as_ref().map(|report| report["policy_scores"].clone()),
-        other => {
-            let detail = format!("nothing is scored in a run of the kind `{other}`");
-            return Err(Problem::not_found(detail));
-        }
-    };
-    if let Some(scores) = scores {
+    if let Some(scores) = kinds::scores(&run)? {
         let scores = serde_json::from_value(scores).map_err(|error| {
             Problem::conflict(format!("another version of assize wrote the scores: {error}"))
         })?;

@@ -163,7 +163,7 @@ async fn consult_plan(
 }
 
 /// Refuses what costs more than may be spent without confirmation.
-pub(super) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
+pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
     let Some(estimate) = job.to_be_confirmed().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
     let detail =

@@ -17,10 +17,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::api::drafts::{AuditLog, DraftView, OpenDrafts, Submissions, Workspaces};
 use crate::api::files::{Artifacts, Files};
 use crate::api::machine::{About, Attacks, Fine, Link, Sessions, Version};
-use crate::api::runs::{Page, RunView, Scores, Transcripts};
+use crate::api::runs::{Page, RunView, Scores};
 use crate::api::sandboxes::{Folder, Ran, SandboxInfo, Sandboxes};
 use crate::api::start::Likely;
 use crate::api::tokens::{CreatedToken, TokenList};
+use crate::kinds::Transcripts;
 use crate::problem::Problem;
 
 /// Makes routes refer to answers by name, and collects their schemas. Types of other crates, after the semicolon, are

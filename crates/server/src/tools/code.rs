@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::api::asks::LanguageName;
 use crate::tools::left::{LeftFile, Returned};
 use crate::tools::server::{CallError, ToolServer, Tools, object};
 
@@ -44,15 +45,6 @@ struct RunCode {
     /// Seconds that it may take; no more than the operator allows.
     #[serde(default)]
     timeout_seconds: Option<f64>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum LanguageName {
-    #[default]
-    Python,
-    Bash,
-    JavaScript,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,10 +1,11 @@
 //! Tools over streamable HTTP. A session belongs to the caller that opened it, and a request id is in flight once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use assize_types::Fingerprint;
 use futures_util::Stream;
+use parking_lot::Mutex;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -21,19 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::unique_ids::InFlight;
 
-/// Tools that are served over HTTP.
-pub(crate) type HttpService<S> = StreamableHttpService<S, SessionTable>;
-
 /// The most requests of one session in flight, cancelled ones included.
 const MAX_IN_FLIGHT: usize = 1024;
 
-/// Sessions of one endpoint.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Sessions(Arc<SessionTable>);
-
-/// Sessions with their owners and the ids of their requests in flight.
+/// Sessions of one endpoint with their owners and the ids of their requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct SessionTable {
+pub(crate) struct Sessions {
     manager: LocalSessionManager,
     state: Mutex<State>,
 }
@@ -65,7 +59,7 @@ pub(crate) enum Refusal {
 /// Room for one more session of a caller, until it is opened or refused.
 #[derive(Debug)]
 pub(crate) struct Room {
-    table: Arc<SessionTable>,
+    sessions: Arc<Sessions>,
     caller: String,
 }
 
@@ -77,18 +71,11 @@ pub(crate) struct Reserved {
     kept: bool,
 }
 
-impl SessionTable {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Sessions {
     /// Room for a new session, unless the caller has as many as allowed.
-    pub(crate) async fn room(&self, caller: &str, most: usize) -> Option<Room> {
-        let open: HashSet<SessionId> =
-            self.0.manager.sessions.read().await.keys().cloned().collect();
-        let mut state = self.0.state();
+    pub(crate) async fn room(self: &Arc<Self>, caller: &str, most: usize) -> Option<Room> {
+        let open: HashSet<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
+        let mut state = self.state.lock();
         state.sessions.retain(|id, session| session.owner.is_none() || open.contains(id));
         let own = state.sessions.values().filter(|one| one.owner.as_deref() == Some(caller));
         let count = own.count() + state.opening.get(caller).copied().unwrap_or_default();
@@ -97,19 +84,19 @@ impl Sessions {
         }
         *state.opening.entry(caller.to_owned()).or_default() += 1;
         drop(state);
-        Some(Room { table: self.0.clone(), caller: caller.to_owned() })
+        Some(Room { sessions: self.clone(), caller: caller.to_owned() })
     }
 
     /// Checks that a session is the caller's.
     pub(crate) fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
-        let state = self.0.state();
+        let state = self.state.lock();
         let owner = state.sessions.get(session).and_then(|one| one.owner.as_deref());
         if owner == Some(caller) { Ok(()) } else { Err(Refusal::UnknownSession) }
     }
 
     /// Reserves the id of a request in a session.
     pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
-        let state = self.0.state();
+        let state = self.state.lock();
         let session = state.sessions.get(session).ok_or(Refusal::UnknownSession)?;
         let (in_flight, id) = (session.in_flight.clone(), Fingerprint::of(id.to_string()));
         drop(state);
@@ -128,7 +115,7 @@ impl Sessions {
 impl Room {
     /// Notes whose session was opened.
     pub(crate) fn opened(self, session: &str) {
-        if let Some(session) = self.table.state().sessions.get_mut(session) {
+        if let Some(session) = self.sessions.state.lock().sessions.get_mut(session) {
             session.owner = Some(self.caller.clone());
         }
     }
@@ -136,7 +123,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut state = self.table.state();
+        let mut state = self.sessions.state.lock();
         if let Some(count) = state.opening.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -187,7 +174,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
     }
 }
 
-impl SessionManager for SessionTable {
+impl SessionManager for Sessions {
     type Error = LocalSessionManagerError;
     type Transport = Tracked<<LocalSessionManager as SessionManager>::Transport>;
 
@@ -195,7 +182,7 @@ impl SessionManager for SessionTable {
         let (id, inner) = self.manager.create_session().await?;
         let session = Session::default();
         let in_flight = session.in_flight.clone();
-        self.state().sessions.insert(id.clone(), session);
+        self.state.lock().sessions.insert(id.clone(), session);
         Ok((id, Tracked { inner, in_flight }))
     }
 
@@ -212,7 +199,7 @@ impl SessionManager for SessionTable {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.state().sessions.remove(id);
+        self.state.lock().sessions.remove(id);
         self.manager.close_session(id).await
     }
 
@@ -254,7 +241,7 @@ pub(crate) fn over_http<S>(
     tools: S,
     longest_message: usize,
     closing: CancellationToken,
-) -> (HttpService<S>, Sessions)
+) -> (StreamableHttpService<S, Sessions>, Arc<Sessions>)
 where
     S: ServerHandler + Clone + Send + Sync + 'static,
 {
@@ -263,7 +250,6 @@ where
         .disable_allowed_origins()
         .with_max_request_body_bytes(longest_message)
         .with_cancellation_token(closing);
-    let sessions = Sessions::default();
-    let table = sessions.0.clone();
-    (StreamableHttpService::new(move || Ok(tools.clone()), table, config), sessions)
+    let sessions = Arc::<Sessions>::default();
+    (StreamableHttpService::new(move || Ok(tools.clone()), sessions.clone(), config), sessions)
 }

@@ -3,9 +3,12 @@
 use assize_types::text::{grouped, harmless};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{ContentBlock, ResourceContents};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::api::files::picture;
 
 /// Files that are returned at most.
 const MAX_FILES: usize = 16;
@@ -75,11 +78,10 @@ impl Returned {
 }
 
 fn block(name: &str, bytes: &[u8], mime_type: &str) -> ContentBlock {
-    let is_picture = matches!(mime_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp");
-    if is_picture {
+    if picture(bytes).is_some() {
         return ContentBlock::image(STANDARD.encode(bytes), mime_type);
     }
-    let uri = format!("sandbox:///workspace/{}", escaped(name));
+    let uri = format!("sandbox:///workspace/{}", utf8_percent_encode(name, ESCAPED));
     let mime_type = Some(mime_type.to_owned());
     ContentBlock::resource(match text(bytes) {
         Some(text) => {
@@ -99,13 +101,11 @@ fn text(bytes: &[u8]) -> Option<&str> {
 
 /// The type of a file: of pictures by what they begin with, of texts by their name.
 fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
-    match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => return "image/png",
-        [0xff, 0xd8, 0xff, ..] => return "image/jpeg",
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => return "image/gif",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => return "image/webp",
-        [b'%', b'P', b'D', b'F', b'-', ..] => return "application/pdf",
-        _ => {}
+    if let Some(picture) = picture(bytes) {
+        return picture;
+    }
+    if bytes.starts_with(b"%PDF-") {
+        return "application/pdf";
     }
     if text(bytes).is_none() {
         return "application/octet-stream";
@@ -122,19 +122,9 @@ fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
     }
 }
 
-/// A path for an address: letters, digits and `-._~/` stay.
-fn escaped(name: &str) -> String {
-    let mut escaped = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                escaped.push(char::from(byte));
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
-}
+/// Characters that are escaped in the path of an address: all but letters, digits and `-._~/`.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 #[cfg(test)]
 mod tests {

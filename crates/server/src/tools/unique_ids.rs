@@ -1,10 +1,11 @@
 //! Transport that refuses a request whose id is in flight: two responses with one id cannot be told apart.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use assize_types::Fingerprint;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::ErrorData;
 use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -25,7 +26,7 @@ pub(crate) struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
 
 impl InFlight {
     pub(crate) fn ids(&self) -> MutexGuard<'_, HashSet<Fingerprint>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Sends a message, and releases the id of the request that it answers.

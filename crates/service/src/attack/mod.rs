@@ -31,9 +31,6 @@ pub struct SandboxAttack {
 
 impl Services {
     /// Prepares an attack on sandboxes of these isolations, with the probes whose name contains `only`.
-    ///
-    /// # Errors
-    /// When the one isolation that is asked for cannot be had, or no probe can be run.
     pub async fn sandbox_attack(
         &self,
         wanted: Wanted,
@@ -81,9 +78,6 @@ impl Services {
     }
 
     /// Prepares an attack on the gate, with the cases whose name contains `only`.
-    ///
-    /// # Errors
-    /// When no sandbox can be made, or there is no such case.
     pub async fn gate_attack(&self, only: Option<String>) -> Result<GateAttack, Failure> {
         // What forges test results says nothing where no sandbox can be made.
         let sandboxes = self.sandboxes();

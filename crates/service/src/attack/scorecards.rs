@@ -55,7 +55,7 @@ impl From<&assize_attack::Scorecard> for Scorecard {
             not_applicable: count.not_applicable,
             broke: count.broke,
         });
-        let escaped = card.escaped().map(|one| Escaped {
+        let escaped = card.with(assize_attack::Outcome::Escaped).map(|one| Escaped {
             name: one.name.clone(),
             what: one.what.clone(),
             detail: one.detail.clone(),

@@ -107,9 +107,6 @@ pub struct InUse {
 }
 
 /// Looks at what is used, and at nothing else.
-///
-/// # Errors
-/// When no model can be chosen.
 pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
     Ok(match choice::choose(config).await? {
         Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
@@ -128,9 +125,6 @@ pub fn is_local(config: &Settings, provider: Provider) -> bool {
 
 impl Services {
     /// Looks at everything; nothing remote is tried if `offline`.
-    ///
-    /// # Errors
-    /// When no model can be chosen.
     pub async fn examine(&self, offline: bool) -> Result<DoctorReport, Failure> {
         let config = &*self.settings;
         let client = HttpClient::new();
@@ -241,9 +235,6 @@ impl ProviderReport {
 
 impl DoctorReport {
     /// Fails if what is used does not work. What is not used may fail.
-    ///
-    /// # Errors
-    /// With what does not work.
     pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;

@@ -100,7 +100,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         kind: parsed(row, "kind", str::parse::<RunKind>)?,
         title: row.get("title")?,
         status: parsed(row, "status", |name| {
-            RunStatus::by_name(name).ok_or_else(|| UnknownStatus(name.to_owned()))
+            name.parse::<RunStatus>().map_err(|_| UnknownStatus(name.to_owned()))
         })?,
         parent,
         created: row.get("created")?,

@@ -149,7 +149,7 @@ mod tests {
     fn what_is_marked_is_written_and_read_once_the_answer_has_begun() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
-        let first = request(&[("a", -5000), ("b", 10)]);
+        let mut first = request(&[("a", -5000), ("b", 10)]);
         let (bill, written) = cache.bill(&first, now);
         assert_eq!(bill, billed(5010, 0, 5000));
         assert_eq!(cache.bill(&first, now).0, bill, "nobody has begun to answer yet");
@@ -161,6 +161,9 @@ mod tests {
         // Another beginning shares nothing; without marks nothing is read.
         assert_eq!(cache.bill(&request(&[("z", 1), ("a", -5000)]), now).0, billed(5001, 0, 5001));
         assert_eq!(cache.bill(&request(&[("a", 5000), ("b", 10)]), now).0, billed(5010, 0, 0));
+        // Nor does another shape of the answer share anything.
+        first["output_config"] = json!({"format": {}});
+        assert_eq!(cache.bill(&first, now).0.cached, 0);
     }
 
     #[test]
@@ -181,16 +184,5 @@ mod tests {
         let later = now + KEPT - Duration::from_secs(1);
         assert_eq!(cache.bill(&request(&[("a", -5000)]), later).0.cached, 5000, "and is kept anew");
         assert_eq!(cache.bill(&request(&[("a", -5000)]), later + KEPT).0.cached, 0);
-    }
-
-    #[test]
-    fn another_shape_of_the_answer_shares_nothing() {
-        let mut cache = PromptCache::default();
-        let now = Instant::now();
-        let mut one = request(&[("a", -5000)]);
-        let (_, written) = cache.bill(&one, now);
-        cache.begun(&written, now);
-        one["output_config"] = json!({"format": {}});
-        assert_eq!(cache.bill(&one, now).0.cached, 0);
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::rules::{ensure, expect_header, strict};
+use super::rules::{ensure, strict};
 use super::{Answer, AnswerStop, Captured, KEY, Verdict, event, thirds};
 
 #[derive(Deserialize)]
@@ -88,15 +88,12 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
             json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}),
         ));
     }
-    expect_header(captured, "x-goog-api-key", KEY)?;
     let body: Body = strict(&captured.body)?;
-    ensure(body.generation_config.max_output_tokens > 0, "maxOutputTokens")?;
-    ensure(
-        body.generation_config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
-        "temperature",
-    )?;
-    if let Some(schema) = &body.generation_config.response_json_schema {
-        let json = body.generation_config.response_mime_type.as_deref() == Some("application/json");
+    let config = &body.generation_config;
+    ensure(config.max_output_tokens > 0, "maxOutputTokens")?;
+    ensure(config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), "temperature")?;
+    if let Some(schema) = &config.response_json_schema {
+        let json = config.response_mime_type.as_deref() == Some("application/json");
         ensure(json, "a schema without its mime type")?;
         let text = schema.to_string();
         for keyword in UNKNOWN {
@@ -109,24 +106,15 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     let mut called: Vec<&str> = Vec::new();
     for (index, content) in body.contents.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "model" };
-        ensure(
-            content.role.as_deref() == Some(expected),
-            format!("content {index} is of {:?}", content.role),
-        )?;
+        let role = content.role.as_deref();
+        ensure(role == Some(expected), format!("content {index} is of {role:?}"))?;
         ensure(!content.parts.is_empty(), "a content without parts")?;
-        let responses: Vec<&str> = content
-            .parts
-            .iter()
-            .filter_map(|part| part.function_response.as_ref())
-            .map(|r| &*r.name)
-            .collect();
+        let parts = content.parts.iter();
+        let responses = parts.clone().filter_map(|part| part.function_response.as_ref());
+        let responses: Vec<&str> = responses.map(|response| &*response.name).collect();
         ensure(responses == called, "function responses do not answer the calls before them")?;
-        called = content
-            .parts
-            .iter()
-            .filter_map(|part| part.function_call.as_ref())
-            .map(|c| &*c.name)
-            .collect();
+        let calls = parts.filter_map(|part| part.function_call.as_ref());
+        called = calls.map(|call| &*call.name).collect();
         for part in &content.parts {
             let kinds = [
                 part.text.is_some(),
@@ -136,10 +124,8 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
             ensure(kinds.iter().filter(|is| **is).count() == 1, "a part of no or several kinds")?;
             if let Some(call) = &part.function_call {
                 ensure(call.args.is_object(), "arguments are no object")?;
-                ensure(
-                    part.thought_signature.is_some(),
-                    "the thought signature of a call was not sent back",
-                )?;
+                let signed = part.thought_signature.is_some();
+                ensure(signed, "the thought signature of a call was not sent back")?;
             }
             if let Some(response) = &part.function_response {
                 ensure(response.response.is_object(), "a response is no object")?;
@@ -147,15 +133,9 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
         }
     }
     ensure(body.contents.len() % 2 == 1, "the last content is not the user's")?;
-    for declaration in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
-        ensure(
-            !declaration.name.is_empty() && !declaration.description.is_empty(),
-            "a nameless tool",
-        )?;
-        ensure(
-            declaration.parameters_json_schema["type"] == "object",
-            "a tool's schema is no object",
-        )?;
+    for tool in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
+        ensure(!tool.name.is_empty() && !tool.description.is_empty(), "a nameless tool")?;
+        ensure(tool.parameters_json_schema["type"] == "object", "a tool's schema is no object")?;
     }
     Ok(())
 }

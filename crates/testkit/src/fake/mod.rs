@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::gate::Turnstile;
-use crate::http::{self, Action, RawRequest, StreamEnd};
+use crate::http::{self, Action, RawRequest, StreamEnd, Turnstile};
 
 pub use cache::{Billed, PromptCache, Written};
 
@@ -29,6 +28,19 @@ pub enum Kind {
     OpenRouter,
     Google,
     Ollama,
+}
+
+impl Kind {
+    /// The path of its base URL.
+    fn base_path(self) -> &'static str {
+        match self {
+            Kind::Anthropic | Kind::Ollama => "",
+            Kind::OpenAi => "/v1",
+            Kind::Groq => "/openai/v1",
+            Kind::OpenRouter => "/api/v1",
+            Kind::Google => "/v1beta",
+        }
+    }
 }
 
 /// A good answer, to be given in the provider's own shape.
@@ -159,23 +171,15 @@ struct State {
     always: Option<Arc<Respond>>,
     captured: Vec<Captured>,
     complaints: Vec<String>,
-    /// Decides what good answers say of their input, and how long they take.
-    cache: Option<(PromptCache, Latency)>,
+    /// Decides what good answers say of their input.
+    cache: Option<PromptCache>,
     billed: Billed,
     /// What is answered to questions about the server itself, by path.
     descriptions: Vec<(String, Value)>,
     /// How long each good answer takes.
-    latency: Option<Duration>,
+    latency: Option<Latency>,
     /// Requests that one with a latency is answering, and the most that it ever was.
     at_once: (usize, usize),
-}
-
-impl State {
-    /// Counts a request as being answered.
-    fn count(&mut self) {
-        self.at_once.0 += 1;
-        self.at_once.1 = self.at_once.1.max(self.at_once.0);
-    }
 }
 
 /// A provider on loopback, served by threads of its own so that a test's paused clock cannot touch
@@ -223,7 +227,8 @@ impl FakeProvider {
         respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
     ) -> FakeProvider {
         let always: Option<Arc<Respond>> = Some(Arc::new(respond));
-        FakeProvider::start(kind, State { always, latency: Some(latency), ..State::default() })
+        let latency = Some(Latency { to_begin: latency, to_end: Duration::ZERO });
+        FakeProvider::start(kind, State { always, latency, ..State::default() })
     }
 
     /// Anthropic with a cache of prompts, which answers as it is asked and says what it has charged.
@@ -231,9 +236,9 @@ impl FakeProvider {
         latency: Latency,
         respond: impl Fn(usize, &Captured) -> Reply + Send + Sync + 'static,
     ) -> FakeProvider {
-        let cache = Some((PromptCache::default(), latency));
+        let (cache, latency) = (Some(PromptCache::default()), Some(latency));
         let always: Option<Arc<Respond>> = Some(Arc::new(respond));
-        FakeProvider::start(Kind::Anthropic, State { always, cache, ..State::default() })
+        FakeProvider::start(Kind::Anthropic, State { always, cache, latency, ..State::default() })
     }
 
     /// Answers questions about the server itself at this path: `/props`, `/v1/models` or `/api/show`.
@@ -274,14 +279,7 @@ impl FakeProvider {
 
     /// The base URL, in the form that this provider's has.
     pub fn base_url(&self) -> String {
-        let path = match self.kind {
-            Kind::Anthropic | Kind::Ollama => "",
-            Kind::OpenAi => "/v1",
-            Kind::Groq => "/openai/v1",
-            Kind::OpenRouter => "/api/v1",
-            Kind::Google => "/v1beta",
-        };
-        format!("http://{}{path}", self.address)
+        format!("http://{}{}", self.address, self.kind.base_path())
     }
 
     /// What the fake was asked so far.
@@ -291,12 +289,10 @@ impl FakeProvider {
 
     /// Waits until the fake was asked so often.
     pub fn wait_for_requests(&self, count: usize) {
-        let mut state = self.shared.state.lock().unwrap();
-        while state.captured.len() < count {
-            let waited = self.shared.asked.wait_timeout(state, Duration::from_secs(120)).unwrap();
-            assert!(!waited.1.timed_out(), "{} of {count} requests came", waited.0.captured.len());
-            state = waited.0;
-        }
+        let (state, most) = (self.shared.state.lock().unwrap(), Duration::from_secs(120));
+        let few = |state: &mut State| state.captured.len() < count;
+        let (state, waited) = self.shared.asked.wait_timeout_while(state, most, few).unwrap();
+        assert!(!waited.timed_out(), "{} of {count} requests came", state.captured.len());
     }
 
     /// Lets the reset of [`Reply::ResetAfter`] happen.
@@ -373,17 +369,9 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
         let always = || answer.map(|answer| answer(before, &captured));
         let reply = state.script.pop_front().or_else(always);
         match reply {
-            Some(Reply::Answer(answer)) if state.cache.is_some() => {
+            Some(Reply::Answer(answer)) if let Some(latency) = state.latency => {
                 drop(state);
-                answer_cached(&captured, answer, shared)
-            }
-            Some(Reply::Answer(answer)) if state.latency.is_some() => {
-                let latency = state.latency.unwrap_or_default();
-                state.count();
-                drop(state);
-                thread::sleep(latency);
-                shared.state.lock().unwrap().at_once.0 -= 1;
-                action(kind, &captured, Reply::Answer(answer), &shared.reset)
+                answer_slowly(kind, &captured, answer, latency, shared)
             }
             Some(Reply::Dripping(answer)) => {
                 let mut action = action(kind, &captured, Reply::Answer(answer), &shared.reset);
@@ -402,23 +390,30 @@ fn serve(kind: Kind, stream: TcpStream, shared: &Shared) {
     });
 }
 
-/// A good answer of a provider that caches prompts; it takes its time.
-fn answer_cached(captured: &Captured, mut answer: Answer, shared: &Shared) -> Action {
-    let (latency, written) = {
-        let mut state = shared.state.lock().unwrap();
-        let (cache, latency) = state.cache.as_mut().expect("it caches");
-        let (bill, written) = cache.bill(&captured.body, Instant::now());
-        let latency = *latency;
-        state.billed += bill;
-        state.count();
+/// A good answer that takes its time. A provider that caches prompts says what it charges for it.
+fn answer_slowly(
+    kind: Kind,
+    captured: &Captured,
+    mut answer: Answer,
+    latency: Latency,
+    shared: &Shared,
+) -> Action {
+    let mut written = Written::default();
+    let mut state = shared.state.lock().unwrap();
+    state.at_once.0 += 1;
+    state.at_once.1 = state.at_once.1.max(state.at_once.0);
+    if let Some(cache) = &mut state.cache {
+        let bill;
+        (bill, written) = cache.bill(&captured.body, Instant::now());
         Billed { input: answer.input, cached: answer.cached, written: answer.written } = bill;
-        (latency, written)
-    };
+        state.billed += bill;
+    }
+    drop(state);
     thread::sleep(latency.to_begin);
-    if let Some((cache, _)) = &mut shared.state.lock().unwrap().cache {
+    if let Some(cache) = &mut shared.state.lock().unwrap().cache {
         cache.begun(&written, Instant::now());
     }
-    let mut action = action(Kind::Anthropic, captured, Reply::Answer(answer), &shared.reset);
+    let mut action = action(kind, captured, Reply::Answer(answer), &shared.reset);
     match &mut action {
         Action::Stream { pause, .. } => *pause = latency.to_end,
         _ => thread::sleep(latency.to_end),
@@ -474,16 +469,17 @@ fn describe(kind: Kind, raw: &RawRequest, shared: &Shared) -> Result<Option<Valu
 
 /// The answer to a free question about the provider itself.
 fn probe(kind: Kind, raw: &RawRequest) -> Action {
+    let bearer = format!("Bearer {KEY}");
     let (path, header, value) = match kind {
-        Kind::Anthropic => ("/v1/models?limit=1", "x-api-key", KEY.to_owned()),
-        Kind::OpenAi => ("/v1/models", "authorization", format!("Bearer {KEY}")),
-        Kind::Groq => ("/openai/v1/models", "authorization", format!("Bearer {KEY}")),
-        Kind::OpenRouter => ("/api/v1/key", "authorization", format!("Bearer {KEY}")),
-        Kind::Google => ("/v1beta/models?pageSize=1", "x-goog-api-key", KEY.to_owned()),
-        Kind::Ollama => ("/api/tags", "", String::new()),
+        Kind::Anthropic => ("/v1/models?limit=1", "x-api-key", KEY),
+        Kind::OpenAi | Kind::Groq => ("/models", "authorization", &*bearer),
+        Kind::OpenRouter => ("/key", "authorization", &*bearer),
+        Kind::Google => ("/models?pageSize=1", "x-goog-api-key", KEY),
+        Kind::Ollama => ("/api/tags", "", ""),
     };
-    let keyed = kind == Kind::Ollama || raw.headers.contains(&(header.to_owned(), value));
-    let status = match (raw.path == path, keyed) {
+    let key = (header.to_owned(), value.to_owned());
+    let keyed = kind == Kind::Ollama || raw.headers.contains(&key);
+    let status = match (raw.path == format!("{}{path}", kind.base_path()), keyed) {
         (false, _) => 404,
         (true, false) => 401,
         (true, true) => 200,
@@ -492,9 +488,14 @@ fn probe(kind: Kind, raw: &RawRequest) -> Action {
 }
 
 fn respond(status: u16, headers: Vec<(&str, String)>, body: String) -> Action {
-    let mut all = vec![("content-type".to_owned(), "application/json".to_owned())];
-    all.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    Action::Respond { status, headers: all, body: body.into_bytes() }
+    let headers = with_type("application/json", headers);
+    Action::Respond { status, headers, body: body.into_bytes() }
+}
+
+/// Headers with the type of the body.
+fn with_type(content_type: &str, headers: Vec<(&str, String)>) -> Vec<(String, String)> {
+    let own = [("content-type", content_type.to_owned())].into_iter();
+    own.chain(headers).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// A good answer in the provider's shape: whole, or in the pieces of a stream.
@@ -525,10 +526,9 @@ fn action(kind: Kind, captured: &Captured, reply: Reply, reset: &Arc<Turnstile>)
         |pieces: Vec<String>, most: usize, end: StreamEnd, headers: Vec<(&str, String)>| {
             let kind =
                 if kind == Kind::Ollama { "application/x-ndjson" } else { "text/event-stream" };
-            let mut all = vec![("content-type".to_owned(), kind.to_owned())];
-            all.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
+            let headers = with_type(kind, headers);
             let pieces = pieces.into_iter().take(most).map(String::into_bytes).collect();
-            Action::Stream { headers: all, pieces, pause: Duration::ZERO, by: None, end }
+            Action::Stream { headers, pieces, pause: Duration::ZERO, by: None, end }
         };
     let good = |answer: &Answer, headers: Vec<(&str, String)>| match shape(kind, captured, answer) {
         Shaped::Whole(body) => respond(200, headers, body),

@@ -89,22 +89,18 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
             Message::Assistant { content, .. } | Message::Tool { content, .. } => content.len(),
         })
         .sum();
-    let needed = bytes as u64 / 4 + body.options.num_predict;
-    ensure(
-        body.options.num_ctx >= needed,
-        format!("num_ctx {} would cut {needed} tokens", body.options.num_ctx),
-    )?;
-    ensure(body.options.num_predict > 0, "num_predict is 0")?;
-    ensure(body.options.temperature.is_none_or(|t| t >= 0.0), "temperature")?;
+    let Options { num_ctx, num_predict, temperature } = body.options;
+    let needed = bytes as u64 / 4 + num_predict;
+    ensure(num_ctx >= needed, format!("num_ctx {num_ctx} would cut {needed} tokens"))?;
+    ensure(num_predict > 0, "num_predict is 0")?;
+    ensure(temperature.is_none_or(|t| t >= 0.0), "temperature")?;
     ensure(body.format.as_ref().is_none_or(Value::is_object), "format is no schema")?;
     let mut called: Vec<&str> = Vec::new();
     for message in &body.messages {
         match message {
             Message::Assistant { tool_calls, .. } => {
-                ensure(
-                    tool_calls.iter().all(|call| call.function.arguments.is_object()),
-                    "arguments are no object",
-                )?;
+                let objects = tool_calls.iter().all(|call| call.function.arguments.is_object());
+                ensure(objects, "arguments are no object")?;
                 called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
             }
             Message::Tool { tool_name, .. } => {
@@ -120,16 +116,12 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     Ok(ensure(functions, "a bad tool")?)
 }
 
-fn calls(answer: &Answer) -> Vec<Value> {
-    let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
-    answer.tool_calls.iter().map(call).collect()
-}
-
 fn last(answer: &Answer, content: &str) -> Value {
     let reason = if answer.stop == AnswerStop::Length { "length" } else { "stop" };
     let mut message = json!({"role": "assistant", "content": content});
     if !answer.tool_calls.is_empty() {
-        message["tool_calls"] = Value::Array(calls(answer));
+        let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
+        message["tool_calls"] = answer.tool_calls.iter().map(call).collect();
     }
     json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": true,
            "done_reason": reason, "total_duration": 5, "prompt_eval_count": answer.input, "eval_count": answer.output})

@@ -18,14 +18,8 @@ struct Body {
     tools: Vec<Tool>,
     response_format: Option<Format>,
     stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
+    stream_options: Option<Value>,
     reasoning_effort: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StreamOptions {
-    include_usage: bool,
 }
 
 #[derive(Deserialize)]
@@ -83,46 +77,26 @@ struct Called {
 }
 
 pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
-    let path = match kind {
-        Kind::Groq => "/openai/v1/chat/completions",
-        Kind::OpenRouter => "/api/v1/chat/completions",
-        _ => "/v1/chat/completions",
-    };
+    let path = format!("{}/chat/completions", kind.base_path());
     ensure(captured.path == path, format!("path {}", captured.path))?;
     expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
     ensure(captured.header("x-api-key").is_none(), "two kinds of authorization")?;
     let body: Body = strict(&captured.body)?;
-    match kind {
-        Kind::OpenRouter => {
-            ensure(body.max_tokens > Some(0) && body.max_completion_tokens.is_none(), "max_tokens")?
-        }
-        _ => ensure(
-            body.max_completion_tokens > Some(0) && body.max_tokens.is_none(),
-            "max_completion_tokens",
-        )?,
-    }
+    let (limit, other) = match kind {
+        Kind::OpenRouter => (body.max_tokens, body.max_completion_tokens),
+        _ => (body.max_completion_tokens, body.max_tokens),
+    };
+    ensure(limit > Some(0) && other.is_none(), "max_tokens or max_completion_tokens")?;
     if let Some(refusal) = refuse(kind, &body) {
         return Err(Verdict::Refuse(400, refusal));
     }
     ensure(body.stream != Some(false), "stream is false instead of left out")?;
-    ensure(
-        body.stream.is_some() == body.stream_options.is_some(),
-        "usage of a stream is not asked for",
-    )?;
-    ensure(
-        body.stream_options.as_ref().is_none_or(|options| options.include_usage),
-        "include_usage",
-    )?;
+    let options = body.stream.map(|_| json!({"include_usage": true}));
+    ensure(body.stream_options == options, "usage of a stream is not asked for")?;
     check_messages(kind, &body)?;
-    for tool in &body.tools {
-        ensure(
-            tool.r#type == "function" && tool.function.parameters["type"] == "object",
-            "a bad tool",
-        )?;
-        ensure(
-            !tool.function.name.is_empty() && !tool.function.description.is_empty(),
-            "a nameless tool",
-        )?;
+    for Tool { r#type, function: Function { name, description, parameters } } in &body.tools {
+        ensure(r#type == "function" && parameters["type"] == "object", "a bad tool")?;
+        ensure(!name.is_empty() && !description.is_empty(), "a nameless tool")?;
     }
     match &body.response_format {
         Some(Format::JsonSchema { json_schema }) => {
@@ -134,10 +108,8 @@ pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
         }
         Some(Format::JsonObject) => {
             // The provider refuses JSON mode unless the word is in the prompt.
-            ensure(
-                captured.body["messages"].to_string().contains("JSON"),
-                "JSON mode without the word",
-            )?;
+            let said = captured.body["messages"].to_string().contains("JSON");
+            ensure(said, "JSON mode without the word")?;
         }
         None => {}
     }
@@ -181,18 +153,13 @@ fn check_messages(kind: Kind, body: &Body) -> Result<(), String> {
             Message::Assistant { content, tool_calls } => {
                 let calls = tool_calls.iter().flatten();
                 open_calls = calls.clone().map(|call| call.id.as_str()).collect();
-                ensure(
-                    content.as_ref().is_some_and(|text| !text.is_empty()) || !open_calls.is_empty(),
-                    "an empty turn",
-                )?;
-                for call in calls {
-                    let arguments: Map<String, Value> = strict(
-                        &serde_json::from_str(&call.function.arguments).unwrap_or_default(),
-                    )?;
-                    ensure(
-                        call.r#type == "function" && !call.function.name.is_empty(),
-                        format!("a bad call: {arguments:?}"),
-                    )?;
+                let silent = content.as_ref().is_none_or(String::is_empty);
+                ensure(!silent || !open_calls.is_empty(), "an empty turn")?;
+                for Call { r#type, function: Called { name, arguments }, .. } in calls {
+                    let read = serde_json::from_str(arguments).unwrap_or_default();
+                    strict::<Map<String, Value>>(&read)?;
+                    let good = r#type == "function" && !name.is_empty();
+                    ensure(good, format!("a bad call: {arguments}"))?;
                 }
             }
             Message::Tool { tool_call_id, content } => {
@@ -206,10 +173,8 @@ fn check_messages(kind: Kind, body: &Body) -> Result<(), String> {
         }
     }
     ensure(open_calls.is_empty(), "a tool call was not answered")?;
-    ensure(
-        matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. })),
-        "the last word is not the user's",
-    )?;
+    let ends = matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. }));
+    ensure(ends, "the last word is not the user's")?;
     ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints"))
 }
 
@@ -222,10 +187,8 @@ fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
             ensure(marks && !parts.is_empty(), "parts where a text would do")?;
             let texts = parts.iter().all(|part| part["type"] == "text" && part["text"].is_string());
             ensure(texts, "a bad part")?;
-            Ok(parts
-                .iter()
-                .filter(|part| part["cache_control"] == json!({"type": "ephemeral"}))
-                .count())
+            let marked = |part: &&Value| part["cache_control"] == json!({"type": "ephemeral"});
+            Ok(parts.iter().filter(marked).count())
         }
         _ => Err("content is neither text nor parts".to_owned()),
     }

@@ -1,7 +1,7 @@
 //! Rules that several providers share.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Captured, Verdict};
 
@@ -30,41 +30,23 @@ pub(super) fn closed_schema(
     refused: &str,
     all_required: bool,
 ) -> Result<(), String> {
-    if let Some(object) = schema.as_object() {
-        for keyword in refused.split(' ') {
-            ensure(!object.contains_key(keyword), format!("schema has `{keyword}`: {schema}"))?;
-        }
-        if let Some(properties) = object.get("properties").and_then(Value::as_object) {
-            ensure(
-                object.get("additionalProperties") == Some(&Value::Bool(false)),
-                format!("schema with an open object: {schema}"),
-            )?;
-            if all_required {
-                let required = object.get("required").and_then(Value::as_array);
-                let count = required.map_or(0, Vec::len);
-                ensure(
-                    count == properties.len(),
-                    format!("not all properties required: {schema}"),
-                )?;
-            }
-            properties.values().try_for_each(|sub| closed_schema(sub, refused, all_required))?;
-        }
-        for keyword in ["items", "additionalProperties"] {
-            if let Some(sub) = object.get(keyword) {
-                closed_schema(sub, refused, all_required)?;
-            }
-        }
-        for keyword in ["anyOf", "allOf"] {
-            for sub in object.get(keyword).and_then(Value::as_array).into_iter().flatten() {
-                closed_schema(sub, refused, all_required)?;
-            }
-        }
-        ensure(!object.contains_key("oneOf"), "schema has `oneOf`")?;
-        let format = object.get("format").and_then(Value::as_str);
-        ensure(
-            !format.is_some_and(|f| f.starts_with("uint") || f.starts_with("int") || f == "double"),
-            "unknown format",
-        )?;
+    let Some(object) = schema.as_object() else { return Ok(()) };
+    for keyword in refused.split(' ').chain(["oneOf"]) {
+        ensure(!object.contains_key(keyword), format!("schema has `{keyword}`: {schema}"))?;
     }
-    Ok(())
+    let format = object.get("format").and_then(Value::as_str).unwrap_or_default();
+    let odd = format.starts_with("uint") || format.starts_with("int") || format == "double";
+    ensure(!odd, "unknown format")?;
+    let properties = object.get("properties").and_then(Value::as_object);
+    if let Some(properties) = properties {
+        let closed = schema["additionalProperties"] == false;
+        ensure(closed, format!("schema with an open object: {schema}"))?;
+        let required = schema["required"].as_array().map_or(0, Vec::len);
+        let all = !all_required || required == properties.len();
+        ensure(all, format!("not all properties required: {schema}"))?;
+    }
+    let lists = ["anyOf", "allOf"].into_iter().filter_map(|list| schema[list].as_array());
+    let inner = ["items", "additionalProperties"].into_iter().filter_map(|name| object.get(name));
+    let inner = inner.chain(properties.into_iter().flat_map(Map::values)).chain(lists.flatten());
+    inner.into_iter().try_for_each(|inner| closed_schema(inner, refused, all_required))
 }

@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assize_workspace::{DRAFTS, FileError, Folder, Workspace};
+use assize_workspace::{DRAFTS, FileError, Folder, HANDOFF, Workspace};
 use proptest::prelude::*;
 
 fn drafts_of(workspace: &Workspace) -> Result<Folder, FileError> {
-    Folder::handoff(workspace)?.folder(DRAFTS)
+    workspace.root().folder(HANDOFF)?.folder(DRAFTS)
 }
 
 /// A workspace with a secret beside it.

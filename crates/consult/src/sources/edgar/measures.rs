@@ -167,6 +167,13 @@ impl Book {
         self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
     }
 
+    /// Two figures of a period that are in the same unit.
+    fn pair(&self, period: Period, one: &str, other: &str) -> Option<(Decimal, Decimal, Unit)> {
+        let find = |name: &str| self.figures.get(&(name.to_owned(), period));
+        let (one, other) = (find(one)?, find(other)?);
+        (one.unit == other.unit).then(|| (one.value, other.value, one.unit.clone()))
+    }
+
     fn periods(&self, wanted: fn(Period) -> bool) -> Vec<Period> {
         let all = self.figures.keys().map(|(_, period)| *period).filter(|period| wanted(*period));
         let all: std::collections::BTreeSet<Period> = all.collect();
@@ -268,24 +275,16 @@ impl Book {
         (one, other): (&str, &str),
         how: fn(Decimal, Decimal) -> Option<Decimal>,
     ) {
-        let (Some(a), Some(b)) = (self.get(one, period), self.get(other, period)) else { return };
-        let unit = self.figures[&(one.to_owned(), period)].unit.clone();
-        if unit != self.figures[&(other.to_owned(), period)].unit {
-            return;
-        }
+        let Some((a, b, unit)) = self.pair(period, one, other) else { return };
         let Some(value) = how(a, b) else { return };
         let from = format!("{one} and {other}");
         self.put_computed(name, period, value, unit, from);
     }
 
     fn ratio(&mut self, name: &str, period: Period, (part, whole): (&str, &str), unit: Unit) {
-        let (Some(a), Some(b)) = (self.get(part, period), self.get(whole, period)) else { return };
-        let same = self.figures[&(part.to_owned(), period)].unit
-            == self.figures[&(whole.to_owned(), period)].unit;
+        let pair = self.pair(period, part, whole);
         // Of nothing, or of less than nothing, there is no share.
-        if !same || b <= Decimal::ZERO {
-            return;
-        }
+        let Some((a, b, _)) = pair.filter(|(_, b, _)| *b > Decimal::ZERO) else { return };
         let Some(value) = a.checked_div(b) else { return };
         self.put_computed(name, period, value, unit, format!("{part} by {whole}"));
     }
