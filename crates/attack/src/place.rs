@@ -25,7 +25,7 @@ pub(crate) struct Ran {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) end: End,
-    /// The exit code that was told, by whoever speaks for the program; `None` for nothing that makes sense.
+    /// The exit code that the guest or the host reports for the program; `None` if the report is invalid.
     pub(crate) told: Option<i32>,
     pub(crate) took: Duration,
     /// The time that it had.

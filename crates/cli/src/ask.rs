@@ -47,7 +47,7 @@ pub(crate) async fn run(
             question.check(&answered)
         }
         Err(failure) => {
-            // What was paid for nothing is told, too.
+            // The cost of failed calls is reported, too.
             let totals = question.totals();
             if !args.quiet && (totals.calls > 0 || totals.lost_calls > 0) {
                 note(&paint(DIM, format!("spent: {}", account(&totals))));

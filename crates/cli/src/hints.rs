@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use assize_config::{SettingKey, Settings};
 use assize_run::{RunId, RunKind, how_to_resume};
 
+use crate::terminal::{DIM, paint};
+
 /// ` --cluster SERVERS`, if that was typed.
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
@@ -24,6 +26,11 @@ fn cluster() -> &'static str {
 /// `assize runs …` for the runs of this command, in backticks.
 pub(crate) fn runs(words: &str) -> String {
     format!("`assize runs {words}{}`", cluster())
+}
+
+/// Says which command shows the transcripts of a run, after what they contain.
+pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
+    paint(DIM, format!("{content}: {}", runs(&format!("show {id} --transcripts"))))
 }
 
 /// Says how to resume a run.

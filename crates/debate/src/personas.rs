@@ -16,12 +16,12 @@ pub struct Personas {
     pub decision_makers: Vec<Persona>,
 }
 
-/// Somebody who takes part, and what is said to them.
+/// A role of a debate, and the instructions for the model that plays it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persona {
     pub name: String,
-    /// What they look for or judge by, and how they work.
+    /// The criteria of the role, and how it works.
     pub persona: String,
 }
 

@@ -35,8 +35,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     if transcripts {
         return show_transcripts(&report);
     }
-    let said = hints::runs(&format!("show {} --transcripts", stored.run.id));
-    note(&paint(DIM, format!("what was said: {said}")));
+    note(&hints::transcripts("what was said", &stored.run.id));
     let files = hints::runs(&format!("files {} --out FOLDER", stored.run.id));
     note(&paint(DIM, format!("all documents and the report: {files}")));
     Ok(())

@@ -188,9 +188,7 @@ impl Sitting<'_> {
         note(&paint(DIM, format!("debated in: {}", terminal::harmless(&report.isolation))));
         note(&paint(DIM, format!("{} calls · {}{saved}", totals.calls, account(&totals))));
         if !args.transcripts {
-            let id = &run.id;
-            let how = hints::runs(&format!("show {id} --transcripts"));
-            note(&paint(DIM, format!("what was said: {how}")));
+            note(&hints::transcripts("what was said", &run.id));
         }
         if !verdict.partial.is_empty() {
             let again = format!("try again what failed with `assize debate --fork {}`", run.id);

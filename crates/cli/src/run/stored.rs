@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::show;
 use crate::kind::StoredRun;
-use crate::terminal::{self, DIM, note, out_line, paint};
+use crate::terminal::{self, note, out_line};
 use crate::{hints, runs};
 
 /// The result in a few words, for a list.
@@ -54,8 +54,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
         note(&show::left(&files, &run.id));
     }
     if !history.is_empty() {
-        let how = hints::runs(&format!("show {} --transcripts", run.id));
-        note(&paint(DIM, format!("code and output: {how}")));
+        note(&hints::transcripts("code and output", &run.id));
     }
     Ok(())
 }

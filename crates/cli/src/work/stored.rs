@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::show;
 use crate::drafts::show::diff;
 use crate::kind::StoredRun;
-use crate::terminal::{self, DIM, note, out_line, paint};
+use crate::terminal::{self, note, out_line};
 use crate::{hints, runs};
 
 /// Adds what its JSON object has besides what every run has.
@@ -38,8 +38,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     if transcripts {
         terminal::out_untrusted(&transcript(stored.records))?;
     } else {
-        let how = hints::runs(&format!("show {} --transcripts", run.id));
-        note(&paint(DIM, format!("each step: {how}")));
+        note(&hints::transcripts("each step", &run.id));
     }
     let patch = proposed_patch(stored).await?.unwrap_or_default();
     diff(&String::from_utf8_lossy(&patch)).iter().try_for_each(|line| out_line(line))

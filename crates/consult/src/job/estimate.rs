@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_calls_are_forgotten() {
-        let nobody = Arc::new(Gateway::to_rehearsal(
+    fn rehearsals_calls_are_forgotten() {
+        let rehearsal = Arc::new(Gateway::to_rehearsal(
             Rehearsal::default(),
             assize_gateway::Options::default(),
         ));
@@ -156,13 +156,13 @@ mod tests {
                     blind_scores,
                     ..assize_debate::Options::default()
                 },
-                ..Chamber::new(Models::new(nobody.clone()))
+                ..Chamber::new(Models::new(rehearsal.clone()))
             };
             let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
             assert_eq!(calls, chamber.calls());
             assert_eq!(in_a_row(&chamber), 24);
-            let all = estimate(&chamber, &nobody, &BTreeMap::new(), 0).unwrap();
-            let half = estimate(&chamber, &nobody, &BTreeMap::new(), calls / 2).unwrap();
+            let all = estimate(&chamber, &rehearsal, &BTreeMap::new(), 0).unwrap();
+            let half = estimate(&chamber, &rehearsal, &BTreeMap::new(), calls / 2).unwrap();
             assert_eq!(half.calls, calls - calls / 2);
             let apart = half.input_tokens.abs_diff(all.input_tokens / 2);
             assert!(apart < all.input_tokens / 100, "{half:?}");
