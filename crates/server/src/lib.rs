@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     pace: Pace,
     longest_request: usize,
     closing: CancellationToken,
-    /// Had by whoever has this machine examined.
+    /// Held during a check of this machine, which starts sandboxes: one check at a time.
     examined: tokio::sync::Mutex<()>,
     /// Whether no other server was at work on this store when we began: then those who began what is left are gone.
     alone: bool,

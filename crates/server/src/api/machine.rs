@@ -211,10 +211,7 @@ pub(crate) async fn examine(
     State(app): State<App>,
     Query(query): Query<Examine>,
 ) -> Result<Json<DoctorReport>, Problem> {
-    let Ok(_turn) = app.examined.try_lock() else {
-        let detail = "it is being looked for somebody else";
-        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
-    };
+    let _turn = app.examined.lock().await;
     Ok(Json(app.services.examine(query.offline == Some(true)).await?))
 }
 

@@ -325,8 +325,14 @@ fn the_machine_and_its_figures() {
     }
     assert_eq!(serving.ask(Method::DELETE, "/api/sessions/kept", None).status, 204);
     serving.ask(Method::DELETE, "/api/sessions/kept", None).refused(404);
-    let found = serving.get("/api/doctor?offline=true").good();
-    assert_eq!(found["sandboxes"]["used"], "jail", "{found}");
+    // Two checks at once, as after a reload: the second waits for the first.
+    std::thread::scope(|scope| {
+        let check = || serving.get("/api/doctor?offline=true").good();
+        let checks = [scope.spawn(check), scope.spawn(check)];
+        for report in checks.map(|check| check.join().unwrap()) {
+            assert_eq!(report["sandboxes"]["used"], "jail", "{report}");
+        }
+    });
     assert_eq!(serving.get("/api/version").good()["name"], "assize");
     let about = serving.get("/api/about").good();
     let used = ["provider", "model", "isolation"].map(|name| about[name].clone());
