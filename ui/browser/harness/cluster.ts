@@ -2,7 +2,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -17,12 +17,10 @@ export class Cluster {
   static async start(): Promise<Cluster> {
     const folder = await mkdtemp(join(tmpdir(), "assize-cluster-"));
     const cluster = new Cluster(folder);
-    const nats = cluster.spawned("nats-server", ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder, "--ports_file_dir", folder]);
-    // It says so on standard error.
-    await said(nats, "stderr", "Server is ready");
-    const ports = (await readdir(folder)).find((name) => name.endsWith(".ports"))!;
-    const { nats: addresses } = JSON.parse(await readFile(join(folder, ports), "utf8")) as { nats: string[] };
-    cluster.address = addresses[0]!;
+    const nats = cluster.spawned("nats-server", ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder]);
+    // The server logs its port on standard error; it writes the ports file some time after it is ready.
+    const log = await said(nats, "stderr", "Server is ready");
+    cluster.address = `nats://127.0.0.1:${/Listening for client connections on 127\.0\.0\.1:(\d+)/.exec(log)![1]}`;
     return cluster;
   }
 
@@ -50,14 +48,14 @@ export class Cluster {
   }
 }
 
-/** Waits until a process has written something. */
-function said(child: ChildProcess, where: "stdout" | "stderr", what: string): Promise<void> {
+/** Waits until a process has written `what`; returns everything it has written. */
+function said(child: ChildProcess, where: "stdout" | "stderr", what: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
     for (const name of ["stdout", "stderr"] as const) {
       child[name]!.setEncoding("utf8").on("data", (more: string) => {
         text += more;
-        if (name === where && text.includes(what)) resolve();
+        if (name === where && text.includes(what)) resolve(text);
       });
     }
     child.once("error", reject);
