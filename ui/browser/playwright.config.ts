@@ -8,8 +8,8 @@ export default defineConfig({
   // Pictures are made for whoever asks for them.
   testIgnore: process.env.ASSIZE_SHOTS ? [] : ["shots.ts"],
   outputDir: "results",
-  // Servers and sandboxes want the machine for themselves.
-  workers: 1,
+  // A third worker is no faster on two cores.
+  workers: 2,
   retries: 0,
   forbidOnly: true,
   // Machines that test are slow and have much to do: what is awaited comes, or it does not.
