@@ -52,7 +52,7 @@ async fn nothing_gets_out_of_docker() {
     }
 }
 
-/// Under `--full`: all probes, which takes minutes where the microVM is emulated.
+/// CI runs a sample: all probes take minutes in an emulated microVM.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_gets_out_of_a_machine() {
     let machines = Arc::new(Microvm::new(microvm::Options {

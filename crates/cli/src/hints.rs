@@ -28,7 +28,7 @@ pub(crate) fn runs(words: &str) -> String {
     format!("`assize runs {words}{}`", cluster())
 }
 
-/// Says which command shows the transcripts of a run, after what they contain.
+/// Hint with the command that shows a run's transcripts; `content` says what they contain.
 pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
     paint(DIM, format!("{content}: {}", runs(&format!("show {id} --transcripts"))))
 }

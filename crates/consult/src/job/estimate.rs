@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rehearsals_calls_are_forgotten() {
+    fn estimate_matches_the_calls_of_a_consultation() {
         let rehearsal = Arc::new(Gateway::to_rehearsal(
             Rehearsal::default(),
             assize_gateway::Options::default(),

@@ -211,7 +211,7 @@ pub(crate) async fn examine(
     State(app): State<App>,
     Query(query): Query<Examine>,
 ) -> Result<Json<DoctorReport>, Problem> {
-    let _turn = app.examined.lock().await;
+    let _check = app.examined.lock().await;
     Ok(Json(app.services.examine(query.offline == Some(true)).await?))
 }
 
