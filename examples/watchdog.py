@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at a folder every few seconds and says what has changed."""
+"""Checks a folder every few seconds and prints the paths of changed files."""
 import pathlib
 import sys
 import time

@@ -5,13 +5,13 @@ import { defineConfig } from "vite";
 export default defineConfig({
   plugins: [react(), tailwind()],
   build: {
-    // Nothing in line: the server's policy would refuse it.
+    // Inline no assets: the server's content security policy blocks them.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2022",
   },
   server: {
-    // `assize serve --no-auth`, while the page is being worked on.
+    // For development: the API of a local `assize serve --no-auth`.
     proxy: { "/api": "http://127.0.0.1:8080" },
   },
 });

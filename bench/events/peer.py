@@ -1,8 +1,8 @@
-"""The same events, at the same pace, by the usual means in Python: a queue for each client, on one event loop.
+"""Peer of the benchmark: sends the same events at the same pace, with a queue per client on one event loop.
 
     python peer.py EVENTS.json
 
-Prints the address that it listens on; begins when it is told to.
+Prints the address that it listens on. Starts to send on `POST /begin`.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ tasks = []
 
 
 async def publish():
-    first, begun = EVENTS[0]["at"], time.time()
+    first, started = EVENTS[0]["at"], time.time()
     for event in EVENTS:
-        wait = begun + (event["at"] - first) / 1000 - time.time()
+        wait = started + (event["at"] - first) / 1000 - time.time()
         if wait > 0:
             await asyncio.sleep(wait)
         data = dict(event["payload"], run=event["run"], at=time.time() * 1000)
-        told = {"id": str(event["id"]), "event": event["name"], "data": json.dumps(data)}
+        message = {"id": str(event["id"]), "event": event["name"], "data": json.dumps(data)}
         for queue in queues:
-            queue.put_nowait(told)
+            queue.put_nowait(message)
 
 
 async def events(request):

@@ -1,9 +1,9 @@
-"""The same work on LangGraph: one case in one mode, timed in this process.
+"""Peer of the benchmark: runs one case on LangGraph in one mode, timed in this process.
 
 Usage: peer.py CASE MODE REPEATS ANSWERS.json
 
-The debate has the nodes of ours. Every call to the model is a task of its own, so that with a
-checkpointer each finished call is durable by itself, as it is with us.
+The debate has the same nodes as ours. Every call to the model is a separate task, so that with a
+checkpointer each finished call is durable by itself, as in ours.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LOGS = {"i1": "D1", "i2": "D2", "i3": "D3"}
 
 
 class Model:
-    """Answers at once, with the answers it was given."""
+    """Model that answers at once, with prepared answers."""
 
     def __init__(self, answers):
         self.prose, self.scores = answers["prose"], answers["scores"]
@@ -127,7 +127,7 @@ def start_of_debate():
 
 
 def case_of(name, model, saver):
-    """The compiled graph, its input, and how many calls it makes."""
+    """Returns the compiled graph, its input, and its number of calls."""
     if name == "a":
         return debate_graph(model).compile(checkpointer=saver), start_of_debate(), 61
     if name == "b":
@@ -150,16 +150,16 @@ def case_of(name, model, saver):
 
 
 async def once(name, mode, answers, path):
-    """Seconds of one run, and the calls it made."""
+    """Returns the seconds that one run took; checks its number of calls."""
     model = Model(answers)
 
     async def run(saver):
         graph, state, calls = case_of(name, model, saver)
         config = {"recursion_limit": 1000, "configurable": {"thread_id": "1"}}
         options = {"durability": "sync"} if saver else {}
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await graph.ainvoke(state, config, **options)
-        took = time.perf_counter() - begun
+        took = time.perf_counter() - started
         assert model.calls == calls, (model.calls, calls)
         return took
 
@@ -180,7 +180,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "checkpoints.db")
             took = asyncio.run(once(name, mode, answers, path))
-            # The first run is for warming up.
+            # The first run is a warm-up.
             if number > 0:
                 seconds.append(took)
             size = sum(entry.stat().st_size for entry in os.scandir(folder))

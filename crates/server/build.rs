@@ -1,12 +1,12 @@
-//! Builds the page of `ui/` with npm, in a copy of it in the build's own folder. Where that cannot be done the program is
-//! built without it, and says why.
+//! Builds the web page from `ui/` with npm, in a copy in `OUT_DIR`. If that fails, the server is built without the page
+//! and embeds the reason.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// What the page is made of.
+/// Files and folders of `ui/` that the page is built from.
 const PARTS: [&str; 8] = [
     "index.html",
     "package.json",
@@ -38,9 +38,9 @@ fn main() {
             written.push_str("];\n");
         }
         Err(why) => {
-            // It may be there the next time.
+            // npm may be in another `PATH`.
             println!("cargo::rerun-if-env-changed=PATH");
-            println!("cargo::warning=the page is left out: {why}");
+            println!("cargo::warning=building without the web page: {why}");
             let _ = writeln!(written, "const MISSING: Option<&str> = Some({why:?});");
             written.push_str("static FILES: &[(&str, &[u8], &[u8])] = &[];\n");
         }
@@ -50,11 +50,11 @@ fn main() {
     }
 }
 
-/// Builds it; the names of its files, and where they are.
+/// Builds the page; returns the names and paths of its files.
 fn build(ui: &Path, copy: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     let failed = |error: io::Error| error.to_string();
     if Command::new("npm").arg("--version").output().is_err() {
-        return Err("npm is not there".to_owned());
+        return Err("npm not found".to_owned());
     }
     let lock = |folder: &Path| fs::read(folder.join("package-lock.json")).ok();
     let same = lock(ui).is_some()
@@ -86,7 +86,7 @@ fn build(ui: &Path, copy: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     Ok(files)
 }
 
-/// Copies a file or a folder; what was there before goes.
+/// Copies a file or a folder, and replaces the target.
 fn copied(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_file() {
         return fs::copy(from, to).map(drop);
@@ -100,15 +100,15 @@ fn copied(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn npm(folder: &Path, words: &[&str]) -> Result<(), String> {
-    let ran = Command::new("npm").args(words).current_dir(folder).output();
+fn npm(folder: &Path, arguments: &[&str]) -> Result<(), String> {
+    let ran = Command::new("npm").args(arguments).current_dir(folder).output();
     let ran = ran.map_err(|error| format!("npm: {error}"))?;
     if ran.status.success() {
         return Ok(());
     }
-    let said = [ran.stdout, ran.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let last = said.lines().filter(|line| !line.contains("npm warn")).rev().take(8);
+    let output = [ran.stdout, ran.stderr].concat();
+    let output = String::from_utf8_lossy(&output);
+    let last = output.lines().filter(|line| !line.contains("npm warn")).rev().take(8);
     let last: Vec<&str> = last.collect::<Vec<_>>().into_iter().rev().collect();
-    Err(format!("`npm {}` failed: {}", words.join(" "), last.join(" / ")))
+    Err(format!("`npm {}` failed: {}", arguments.join(" "), last.join(" / ")))
 }

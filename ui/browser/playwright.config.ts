@@ -5,14 +5,14 @@ const root = process.getuid?.() === 0;
 export default defineConfig({
   testDir: "specs",
   testMatch: "*.ts",
-  // Pictures are made for whoever asks for them.
+  // Screenshots are taken only on request.
   testIgnore: process.env.ASSIZE_SHOTS ? [] : ["shots.ts"],
   outputDir: "results",
-  // A third worker is no faster on two cores.
+  // On two cores a third worker is not faster.
   workers: 2,
   retries: 0,
   forbidOnly: true,
-  // Machines that test are slow and have much to do: what is awaited comes, or it does not.
+  // Generous timeouts: test machines are slow and busy.
   timeout: 120_000,
   expect: { timeout: 30_000 },
   reporter: [["list"]],
@@ -29,7 +29,7 @@ export default defineConfig({
     launchOptions: {
       executablePath: process.env.ASSIZE_CHROMIUM ?? "/usr/bin/chromium",
       args: [
-        // Nothing leaves the machine, whatever a page asks for.
+        // Resolve no host but 127.0.0.1, so that no request leaves the machine.
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         ...(root ? ["--no-sandbox"] : []),
       ],

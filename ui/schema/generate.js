@@ -1,4 +1,4 @@
-// Prints the page's types: the OpenAPI document of a server of the built program, as TypeScript.
+// Prints the page's TypeScript types, generated from the OpenAPI document of a running `assize serve`.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ const HEAD = `// Types of the API, generated from the server's OpenAPI document 
 
 `;
 
-/** The address that a server prints once it listens. */
+/** Waits until the server listens; resolves to the address it prints. */
 function listening(server) {
   return new Promise((resolve, reject) => {
     let text = "";
@@ -24,7 +24,7 @@ function listening(server) {
   });
 }
 
-/** The document of a server with default settings. */
+/** Fetches the OpenAPI document of a server with default settings. */
 async function fetchDocument(program) {
   const home = mkdtempSync(join(tmpdir(), "assize-schema-"));
   const env = { HOME: home, PATH: "/usr/local/bin:/usr/bin:/bin", OLLAMA_HOST: "127.0.0.1:9" };
@@ -41,10 +41,10 @@ async function fetchDocument(program) {
 }
 
 const document = await fetchDocument(process.argv[2]);
-// Only streams of events need 3.2, which the generator does not know yet; it reads the rest as 3.1.
+// The generator does not support OpenAPI 3.2 yet. Only event streams need it; the rest is valid 3.1.
 document.openapi = "3.1.0";
 for (const operation of Object.values(document.paths).flatMap(Object.values)) {
-  // The page has its own words for what a route is for, and every route answers the same problems.
+  // The page needs types only: drop the descriptions, and the error response that all routes share.
   delete operation.summary;
   delete operation.description;
   delete operation.responses.default;

@@ -2,8 +2,8 @@ import { Scale } from "lucide-react";
 import { LazyMotion, MotionConfig } from "motion/react";
 import { useEffect, type ReactNode } from "react";
 
-import { at } from "./model/api";
-import { useAsked } from "./model/hooks";
+import { apiUrl } from "./model/api";
+import { useFetch } from "./model/hooks";
 import { Drafts } from "./pages/Drafts";
 import { Home } from "./pages/Home";
 import { RunPage } from "./pages/Run";
@@ -12,7 +12,7 @@ import { cn, Empty } from "./parts/ui";
 import { Scheme } from "./parts/Scheme";
 import { Link, useRoute } from "./route";
 
-const PLACES = [
+const PAGES = [
   { href: "/", name: "Trials" },
   { href: "/drafts", name: "Drafts" },
   { href: "/system", name: "System" },
@@ -20,8 +20,8 @@ const PLACES = [
 
 export function App() {
   const { path } = useRoute();
-  const here = path[0] ?? "";
-  const waiting = useWaiting(path.join("/"));
+  const section = path[0] ?? "";
+  const toReview = useReviewCount(path.join("/"));
   return (
     <LazyMotion strict features={() => import("./parts/motion").then((motion) => motion.default)}>
       <MotionConfig reducedMotion="user" transition={{ duration: 0.35 }}>
@@ -30,7 +30,7 @@ export function App() {
             href="#content"
             className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:m-2 focus:rounded-md focus:bg-raised focus:p-2"
           >
-            To the content
+            Skip to content
           </a>
           <header className="border-b border-line bg-raised print:hidden">
             <nav aria-label="Main" className="mx-auto flex max-w-[96rem] items-center gap-1 px-3 py-2 sm:px-4">
@@ -38,8 +38,8 @@ export function App() {
                 <Scale aria-hidden className="size-5 text-accent" />
                 Assize
               </Link>
-              {PLACES.map(({ href, name }) => {
-                const current = href === "/" ? here === "" || here === "runs" : here === href.slice(1);
+              {PAGES.map(({ href, name }) => {
+                const current = href === "/" ? section === "" || section === "runs" : section === href.slice(1);
                 return (
                   <Link
                     key={href}
@@ -51,9 +51,9 @@ export function App() {
                     )}
                   >
                     {name}
-                    {href === "/drafts" && waiting > 0 && (
-                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${waiting} waiting`}>
-                        {waiting}
+                    {href === "/drafts" && toReview > 0 && (
+                      <span className="ml-1.5 rounded-full bg-doubt/15 px-1.5 text-xs font-medium text-doubt" aria-label={`${toReview} to review`}>
+                        {toReview}
                       </span>
                     )}
                   </Link>
@@ -65,7 +65,7 @@ export function App() {
             </nav>
           </header>
           <main id="content" tabIndex={-1} className="mx-auto flex w-full max-w-[96rem] flex-1 flex-col px-3 py-5 outline-none sm:px-4">
-            {place(path)}
+            {pageFor(path)}
           </main>
         </div>
       </MotionConfig>
@@ -73,23 +73,23 @@ export function App() {
   );
 }
 
-/** How many drafts wait for somebody, looked for whenever they go somewhere else. */
-function useWaiting(path: string): number {
-  const { value, again } = useAsked(at("/api/workspaces", {}));
-  useEffect(again, [again, path]);
+/** Number of submissions that need a review; fetched again on each navigation. */
+function useReviewCount(path: string): number {
+  const { value, refetch } = useFetch(apiUrl("/api/workspaces", {}));
+  useEffect(refetch, [refetch, path]);
   return value?.workspaces.reduce((sum, one) => sum + one.waiting, 0) ?? 0;
 }
 
-function place(path: string[]): ReactNode {
-  const [room, id] = path;
-  if (room === undefined) return <Home />;
-  if (room === "runs" && id !== undefined) return <RunPage key={id} id={id} />;
-  if (room === "drafts") return <Drafts workspace={id ?? null} submission={path[2] ?? null} />;
-  if (room === "system") return <System />;
+function pageFor(path: string[]): ReactNode {
+  const [section, id] = path;
+  if (section === undefined) return <Home />;
+  if (section === "runs" && id !== undefined) return <RunPage key={id} id={id} />;
+  if (section === "drafts") return <Drafts workspace={id ?? null} submission={path[2] ?? null} />;
+  if (section === "system") return <System />;
   return (
-    <Empty page title="There is nothing at this address">
+    <Empty page title="Page not found">
       <Link href="/" className="text-accent underline">
-        To the trials
+        Go to trials
       </Link>
     </Empty>
   );

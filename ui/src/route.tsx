@@ -1,4 +1,4 @@
-// Where in the page somebody is: its address says so, and can be sent to others.
+// Client-side router: the URL holds the current view, so that links to it can be shared.
 
 import { useEffect, useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
 
@@ -13,17 +13,17 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** Goes somewhere else in the page; `replace` leaves no step to come back to. */
+/** Navigates within the page; `replace` adds no history entry. */
 export function go(to: string, replace = false): void {
   if (to === location.pathname + location.search) return;
-  const elsewhere = new URL(to, location.origin).pathname !== location.pathname;
+  const newPath = new URL(to, location.origin).pathname !== location.pathname;
   if (replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
   for (const listener of listeners) listener();
-  if (elsewhere) window.scrollTo(0, 0);
+  if (newPath) window.scrollTo(0, 0);
 }
 
-/** A part of an address; what cannot be read stays as it is. */
+/** Decodes one path segment; an invalid segment is returned unchanged. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -32,26 +32,27 @@ function decoded(part: string): string {
   }
 }
 
-/** The path and what stands behind the question mark. */
+/** The current path segments and query parameters. */
 export function useRoute(): { path: string[]; query: URLSearchParams } {
-  const whole = useSyncExternalStore(subscribe, () => location.pathname + location.search);
-  const url = new URL(whole, location.origin);
+  const current = useSyncExternalStore(subscribe, () => location.pathname + location.search);
+  const url = new URL(current, location.origin);
   const path = url.pathname.split("/").filter(Boolean).map(decoded);
   return { path, query: url.searchParams };
 }
 
+/** Link within the page that navigates without a reload. */
 export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);
-    const elsewhere = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || event.button !== 0;
-    if (event.defaultPrevented || elsewhere) return;
+    const newTab = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || event.button !== 0;
+    if (event.defaultPrevented || newTab) return;
     event.preventDefault();
     go(href);
   };
   return <a href={href} onClick={follow} {...rest} />;
 }
 
-/** This address, with some of what stands behind the question mark changed. */
+/** The current URL with some query parameters changed; `null` removes one. */
 export function withQuery(change: Record<string, string | null>): string {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(change)) {
@@ -62,7 +63,7 @@ export function withQuery(change: Record<string, string | null>): string {
   return location.pathname + (text === "" ? "" : `?${text}`);
 }
 
-/** What the window is called. */
+/** Sets the title of the browser window. */
 export function useTitle(title: string | null): void {
   useEffect(() => {
     document.title = title === null ? "Assize" : `${title} · Assize`;

@@ -1,4 +1,4 @@
-//! A cluster on this machine: its processes, and what they are asked.
+//! The processes of a cluster on this machine, and a client for its server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,15 +11,15 @@ use assize_testkit::NatsServers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How large it is.
-pub(crate) struct Plan {
+/// Size of a cluster.
+pub(crate) struct ClusterSize {
     pub(crate) servers: usize,
     pub(crate) workers: usize,
     pub(crate) slots: u32,
     pub(crate) latency: u64,
 }
 
-/// A process that ends with this.
+/// Child process that is killed on drop.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) log: PathBuf,
@@ -32,8 +32,8 @@ impl Drop for Process {
     }
 }
 
-/// A cluster.
-pub(crate) struct Crew {
+/// Running cluster.
+pub(crate) struct BenchCluster {
     servers: NatsServers,
     folder: TempDir,
     assize: PathBuf,
@@ -44,27 +44,29 @@ pub(crate) struct Crew {
     pub(crate) workers: Vec<Process>,
 }
 
-impl Crew {
-    pub(crate) fn start(assize: &Path, plan: &Plan) -> anyhow::Result<Crew> {
+impl BenchCluster {
+    pub(crate) fn start(assize: &Path, plan: &ClusterSize) -> anyhow::Result<BenchCluster> {
         let servers = NatsServers::start(plan.servers);
         let folder = TempDir::new()?;
         let assize = assize.canonicalize()?;
         let mut serve = command(&assize, folder.path(), &servers, plan.latency);
         serve.args(["serve", "--json", "--no-auth", "--listen", "127.0.0.1:0"]);
-        serve.env("ASSIZE_SERVE_MOST_RUNNING", "10000");
+        serve.env("ASSIZE_SERVE_MAX_RUNNING", "10000");
         serve.env("ASSIZE_SERVE_STARTS_PER_MINUTE", "100000");
-        let (serving, said) = start(serve, folder.path())?;
-        let address = said["listen"].as_str().context("it listens nowhere")?.to_owned();
+        let (serving, printed) = start(serve, folder.path())?;
+        let address =
+            printed["listen"].as_str().context("the server printed no address")?.to_owned();
         let (latency, slots) = (plan.latency, plan.slots);
         let workers = Vec::new();
-        let mut crew = Crew { servers, folder, assize, latency, slots, serving, address, workers };
+        let mut crew =
+            BenchCluster { servers, folder, assize, latency, slots, serving, address, workers };
         for _ in 0..plan.workers {
             crew.hire()?;
         }
         Ok(crew)
     }
 
-    /// One more worker.
+    /// Starts one more worker.
     pub(crate) fn hire(&mut self) -> anyhow::Result<()> {
         let mut worker = command(&self.assize, self.folder.path(), &self.servers, self.latency);
         worker.args(["worker", "--json", "--log-level", "info", "--isolation", "jail"]);
@@ -74,20 +76,23 @@ impl Crew {
         Ok(())
     }
 
-    /// Begins a consultation; its name.
+    /// Starts a consultation; returns its id.
     pub(crate) fn begin(&self, ticker: &str, rounds: u32) -> anyhow::Result<String> {
         let body = json!({"kind": "consult", "ticker": ticker, "rounds": rounds, "moves": 3});
-        let answer = self.ask("POST", "/api/runs", Some(&body))?;
-        Ok(answer["id"].as_str().context("it has no name")?.to_owned())
+        let answer = self.request("POST", "/api/runs", Some(&body))?;
+        Ok(answer["id"].as_str().context("the run has no id")?.to_owned())
     }
 
-    /// Waits until all of them are done.
+    /// Waits until all runs are done.
     pub(crate) fn finish(&self, runs: &[String]) -> anyhow::Result<()> {
         for run in runs {
             loop {
                 let shown = self.get("/api/runs?limit=200&title=NVDA")?;
-                let all = shown["runs"].as_array().context("no list")?;
-                let one = all.iter().find(|one| one["id"] == run.as_str()).context("it is gone")?;
+                let all = shown["runs"].as_array().context("no list of runs")?;
+                let one = all
+                    .iter()
+                    .find(|one| one["id"] == run.as_str())
+                    .context("the run is missing")?;
                 match one["status"].as_str() {
                     Some("done") => break,
                     Some("running" | "waiting") => std::thread::sleep(Duration::from_millis(100)),
@@ -99,21 +104,21 @@ impl Crew {
     }
 
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.ask("GET", path, None)
+        self.request("GET", path, None)
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let mut line = TcpStream::connect(&self.address)?;
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let mut stream = TcpStream::connect(&self.address)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let (host, length) = (&self.address, body.len());
         write!(
-            line,
+            stream,
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )?;
         let mut answer = String::new();
-        line.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("invalid HTTP response")?;
         ensure!(head.starts_with("HTTP/1.1 20"), "{path}: {answer}");
         let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
             true => unchunked(body),
@@ -122,7 +127,7 @@ impl Crew {
         Ok(serde_json::from_str(&body)?)
     }
 
-    /// What all of its processes have used so far, with those that they had started and that are over.
+    /// CPU seconds used by all processes so far, including children that have ended.
     pub(crate) fn processor_seconds(&self) -> f64 {
         let own = self.workers.iter().chain([&self.serving]).map(|process| process.child.id());
         own.chain(self.servers.processes()).filter_map(processor_seconds).sum()
@@ -145,7 +150,7 @@ fn unchunked(mut body: &str) -> String {
 fn processor_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    // In user and kernel mode, of itself and of those it has waited for.
+    // User and system time, of the process and of the children it has waited for.
     let ticks: u64 = fields[11..15].iter().filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
@@ -159,21 +164,21 @@ fn command(assize: &Path, folder: &Path, servers: &NatsServers, latency: u64) ->
     command
 }
 
-/// Starts a process that says who it is as JSON.
+/// Starts a process, and waits for the JSON object that it prints.
 fn start(mut command: Command, folder: &Path) -> anyhow::Result<(Process, Value)> {
     let log = tempfile::Builder::new().suffix(".log").tempfile_in(folder)?.keep()?;
     let mut child = command.stderr(log.0).spawn()?;
     let mut output = BufReader::new(child.stdout.take().context("no output")?);
-    let mut said = String::new();
+    let mut printed = String::new();
     let process = Process { child, log: log.1 };
     loop {
         ensure!(
-            output.read_line(&mut said)? > 0,
-            "it ended: {}",
+            output.read_line(&mut printed)? > 0,
+            "the process ended: {}",
             std::fs::read_to_string(&process.log)?
         );
-        if let Ok(said) = serde_json::from_str(&said) {
-            return Ok((process, said));
+        if let Ok(printed) = serde_json::from_str(&printed) {
+            return Ok((process, printed));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How long it takes until what a dead worker had begun goes on.
+//! Measures how long it takes until the work of a killed worker is resumed.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use crate::crew::{Crew, Plan};
+use crate::crew::{BenchCluster, ClusterSize};
 
-/// From the deaths of workers that held debates, and of those that held the run.
-pub(crate) struct Deaths {
+/// Failover times, for workers that executed debates and for workers that held the lease of the run.
+pub(crate) struct FailoverTimes {
     pub(crate) debates: Vec<Duration>,
     pub(crate) runs: Vec<Duration>,
 }
 
-/// The moves whose debates a worker has begun.
-fn begun(log: &Path, run: &str) -> anyhow::Result<Vec<String>> {
+/// Moves whose debates a worker has started, by its log.
+fn started_debates(log: &Path, run: &str) -> anyhow::Result<Vec<String>> {
     let log = std::fs::read_to_string(log)?;
     let taken = log.lines().filter(|line| line.contains("taken") && line.contains(run));
     let debate = |line: &str| {
@@ -25,29 +25,34 @@ fn begun(log: &Path, run: &str) -> anyhow::Result<Vec<String>> {
     Ok(taken.filter_map(debate).collect())
 }
 
-/// Whether a worker has begun the run itself.
-fn holds(log: &Path, run: &str) -> anyhow::Result<bool> {
+/// Whether a worker has taken the run itself, by its log.
+fn took_run(log: &Path, run: &str) -> anyhow::Result<bool> {
     let log = std::fs::read_to_string(log)?;
     Ok(log.lines().any(|line| line.contains(&format!("\"run {run} "))))
 }
 
-pub(crate) fn measure(assize: &Path, servers: usize, count: usize) -> anyhow::Result<Deaths> {
-    let mut deaths = Deaths { debates: Vec::new(), runs: Vec::new() };
+pub(crate) fn measure(
+    assize: &Path,
+    servers: usize,
+    count: usize,
+) -> anyhow::Result<FailoverTimes> {
+    let mut deaths = FailoverTimes { debates: Vec::new(), runs: Vec::new() };
     for number in 0..2 * count {
-        // Every other time it is the one that holds the run.
-        let held = number % 2 == 0;
-        // With room for what the other had.
-        let plan = Plan { servers, workers: 3, slots: 8, latency: 300 };
-        let mut crew = Crew::start(assize, &plan)?;
+        // Every other time, the worker that holds the lease of the run is killed.
+        let kill_lease_holder = number % 2 == 0;
+        // Enough slots for the debates of the killed worker.
+        let plan = ClusterSize { servers, workers: 3, slots: 8, latency: 300 };
+        let mut crew = BenchCluster::start(assize, &plan)?;
         let run = crew.begin("NVDA", 50)?;
-        let patience = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let victim = loop {
-            ensure!(Instant::now() < patience, "no debate was begun");
+            ensure!(Instant::now() < deadline, "no debate was started in time");
             std::thread::sleep(Duration::from_millis(100));
             let mut found = None;
             for (index, worker) in crew.workers.iter().enumerate() {
-                let busy = !begun(&worker.log, &run)?.is_empty();
-                if (busy || held) && holds(&worker.log, &run)? == held {
+                let busy = !started_debates(&worker.log, &run)?.is_empty();
+                if (busy || kill_lease_holder) && took_run(&worker.log, &run)? == kill_lease_holder
+                {
                     found = Some(index);
                 }
             }
@@ -55,32 +60,32 @@ pub(crate) fn measure(assize: &Path, servers: usize, count: usize) -> anyhow::Re
                 break found;
             }
         };
-        // They have come to speak by then.
+        // By then the debates are in progress.
         std::thread::sleep(Duration::from_secs(1));
         let mut dead = crew.workers.remove(victim);
-        let moves = begun(&dead.log, &run)?;
+        let moves = started_debates(&dead.log, &run)?;
         let died = SystemTime::now().duration_since(UNIX_EPOCH)?;
         dead.child.kill()?;
         dead.child.wait()?;
-        let went_on = loop {
-            ensure!(Instant::now() < patience, "nothing went on");
+        let resumed = loop {
+            ensure!(Instant::now() < deadline, "nothing was resumed in time");
             std::thread::sleep(Duration::from_millis(100));
             let exported = crew.get(&format!("/api/runs/{run}/export"))?;
             let events = exported["events"].as_array().context("no events")?;
             let after = |event: &&Value| {
                 let at = event["at"].as_u64().unwrap_or_default();
-                // What was under way is still written down.
+                // Calls in flight at the kill may still be recorded.
                 let later = u128::from(at) > died.as_millis() + 1000;
-                let of_it =
-                    held || moves.iter().any(|one| event["payload"]["move"] == one.as_str());
-                later && of_it && event["name"] == "sandbox_round"
+                let of_its_work = kill_lease_holder
+                    || moves.iter().any(|one| event["payload"]["move"] == one.as_str());
+                later && of_its_work && event["name"] == "sandbox_round"
             };
             if let Some(event) = events.iter().find(after) {
                 break Duration::from_millis(event["at"].as_u64().unwrap_or_default());
             }
         };
-        let took = went_on.saturating_sub(died);
-        if held { deaths.runs.push(took) } else { deaths.debates.push(took) }
+        let took = resumed.saturating_sub(died);
+        if kill_lease_holder { deaths.runs.push(took) } else { deaths.debates.push(took) }
     }
     Ok(deaths)
 }

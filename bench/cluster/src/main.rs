@@ -1,14 +1,13 @@
-//! What a cluster brings, and what it costs, on one machine.
+//! Benchmark of a cluster on one machine: scaling, cost, store latency and failover.
 //!
-//! Servers of NATS, `assize serve` and `assize worker` are processes of their own; the model answers after a while, so
-//! that the machine is not the limit. Consultations are begun at the server's door, enough to keep all workers busy,
-//! with one, two and four workers. Then without any wait, for what a debate costs at saturation. Then the same records
-//! are written to a store in a file and to one on the servers. Then workers are killed, and it is looked when what they
-//! had begun goes on.
+//! NATS servers, `assize serve` and `assize worker` are separate processes; the model answers with a delay, so that the
+//! CPUs are not the limit. First, enough consultations to keep all workers busy are started through the server, with
+//! one, two and four workers. Then the same without delay, for the cost of a debate at saturation. Then the same records
+//! are written to a store in a file and to one on NATS. Then workers are killed, to measure when their work is resumed.
 //!
-//! All share the processors. Times on a shared machine are noise: look at the ratios.
+//! All processes share the CPUs. Times on a shared machine are noisy: compare the ratios.
 
-#![expect(clippy::print_stdout, reason = "this program is there to print")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod crew;
 mod death;
@@ -21,17 +20,17 @@ use anyhow::ensure;
 use clap::Parser;
 use serde_json::json;
 
-use crew::{Crew, Plan};
+use crew::{BenchCluster, ClusterSize};
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// The built `assize`
+    /// Path of the built `assize`
     #[arg(long)]
     assize: PathBuf,
-    /// Servers of NATS
+    /// Number of NATS servers
     #[arg(long, default_value_t = 1)]
     servers: usize,
-    /// How many workers there are, one after the other
+    /// Numbers of workers to measure
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     workers: Vec<usize>,
     /// Sandboxes of each worker
@@ -43,13 +42,13 @@ struct Args {
     /// Rounds of each of their 15 debates
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Milliseconds that the model takes for an answer
+    /// Delay of the model, in milliseconds
     #[arg(long, default_value_t = 400)]
     latency: u64,
-    /// Records that are written to each store
+    /// Number of records to write to each store
     #[arg(long, default_value_t = 2000)]
     records: usize,
-    /// How often a worker is killed
+    /// Number of kills of each kind of worker
     #[arg(long, default_value_t = 5)]
     deaths: usize,
 }
@@ -57,28 +56,28 @@ struct Args {
 /// Debates of one consultation.
 const DEBATES: usize = 15;
 
-/// What so many workers came to.
+/// Results for one number of workers.
 struct Figures {
     workers: usize,
     consults_an_hour: f64,
     writes_a_second: f64,
-    /// Of all processes, for each debate.
+    /// CPU seconds of all processes, per debate.
     processor_seconds: f64,
-    /// How many processors were busy.
+    /// Average number of busy CPUs.
     busy: f64,
 }
 
 fn measure(args: &Args, workers: usize, latency: u64) -> anyhow::Result<Figures> {
-    let plan = Plan { servers: args.servers, workers, slots: args.slots, latency };
-    let crew = Crew::start(&args.assize, &plan)?;
+    let plan = ClusterSize { servers: args.servers, workers, slots: args.slots, latency };
+    let crew = BenchCluster::start(&args.assize, &plan)?;
     let count = args.consults * workers;
-    // Nobody is measured who still wakes up.
+    // Warm up before measuring.
     crew.finish(&[crew.begin("NVDA", 1)?])?;
-    let (begun, used) = (Instant::now(), crew.processor_seconds());
+    let (started, used) = (Instant::now(), crew.processor_seconds());
     let runs =
         (0..count).map(|_| crew.begin("NVDA", args.rounds)).collect::<Result<Vec<_>, _>>()?;
     crew.finish(&runs)?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let used = crew.processor_seconds() - used;
     let mut calls = 0;
     for run in &runs {
@@ -97,10 +96,10 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let Args { servers, slots, consults, rounds, latency, .. } = &args;
     println!(
-        "{servers} server(s) of NATS; workers with {slots} sandboxes each; {consults} consultations of 15 debates for \
-         each worker, {rounds} rounds; the model takes {latency} ms"
+        "{servers} NATS server(s); workers with {slots} sandboxes each; {consults} consultations of 15 debates for \
+         each worker, {rounds} rounds; model delay {latency} ms"
     );
-    println!("workers  consults/h  times  writes/s  processors busy");
+    println!("workers  consults/h  speedup  writes/s  CPUs busy");
     let mut first = None;
     let mut last = 0.0;
     for workers in &args.workers {
@@ -108,15 +107,15 @@ fn main() -> anyhow::Result<()> {
         let one = *first.get_or_insert(figures.consults_an_hour);
         last = figures.consults_an_hour / one;
         println!(
-            "{:7}  {:10.0}  {:5.2}  {:8.0}  {:15.2}",
+            "{:7}  {:10.0}  {:7.2}  {:8.0}  {:9.2}",
             figures.workers, figures.consults_an_hour, last, figures.writes_a_second, figures.busy
         );
     }
-    let most = args.workers.iter().max().copied().unwrap_or(1);
-    let full = measure(&args, most, 0)?;
+    let max_workers = args.workers.iter().max().copied().unwrap_or(1);
+    let full = measure(&args, max_workers, 0)?;
     println!(
-        "at saturation, {} workers and no wait: {:.0} consultations an hour, {:.0} writes a second, {:.3} processor \
-         seconds for each debate",
+        "at saturation, {} workers and no model delay: {:.0} consultations per hour, {:.0} writes per second, {:.3} CPU \
+         seconds per debate",
         full.workers, full.consults_an_hour, full.writes_a_second, full.processor_seconds
     );
     stores::compare(args.records)?;
@@ -125,14 +124,17 @@ fn main() -> anyhow::Result<()> {
         let mut seconds: Vec<f64> = deaths.iter().map(Duration::as_secs_f64).collect();
         seconds.sort_by(f64::total_cmp);
         let at = |part: f64| seconds[((seconds.len() - 1) as f64 * part).round() as usize];
-        format!("{:.1} s in the middle, {:.1} s at most", at(0.5), at(1.0))
+        format!("median {:.1} s, maximum {:.1} s", at(0.5), at(1.0))
     };
-    println!("from a worker's death until a debate of its goes on: {}", show(&deaths.debates));
-    println!("until a run that it held goes on: {}", show(&deaths.runs));
-    println!("{}", json!({"times": last, "most_workers": most}));
+    println!(
+        "from the death of a worker until one of its debates is resumed: {}",
+        show(&deaths.debates)
+    );
+    println!("until a run whose lease it held is resumed: {}", show(&deaths.runs));
+    println!("{}", json!({"times": last, "most_workers": max_workers}));
     ensure!(
         deaths.debates.iter().chain(&deaths.runs).all(|one| one.as_secs() < 60),
-        "it took too long"
+        "a failover took 60 s or longer"
     );
     Ok(())
 }

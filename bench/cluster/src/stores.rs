@@ -1,10 +1,10 @@
-//! The same records in a file and on servers.
+//! Compares writing the same records to a file and to NATS servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_cluster::{Cluster, Identification, Options, Times};
-use assize_graph::{Event, Key, Outcome, Record};
+use assize_cluster::{Cluster, ClusterCredentials, ClusterOptions, ClusterTimes};
+use assize_graph::{EffectKey, EffectOutcome, EffectRecord, GraphEvent};
 use assize_run::{NewRun, RunKind, Store};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_testkit::NatsServers;
@@ -12,14 +12,12 @@ use assize_types::Fingerprint;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-/// So many are written at once, as debates side by side do.
+/// Number of concurrent writes, as in parallel debates.
 const AT_ONCE: usize = 45;
 
 pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    println!(
-        "records of 600 bytes, one after the other and {AT_ONCE} at once, in milliseconds each:"
-    );
+    println!("milliseconds per record of 600 bytes, one after the other and {AT_ONCE} at once:");
     let folder = tempfile::tempdir()?;
     let mut first = None;
     let mut show = |name: &str, (alone, together): (f64, f64)| {
@@ -31,8 +29,8 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
         );
     };
     for (name, durability) in [
-        ("a file, safe from crashes", Durability::ProcessCrash),
-        ("a file, safe from power cuts", Durability::PowerLoss),
+        ("file, survives process crashes", Durability::ProcessCrash),
+        ("file, survives power loss", Durability::PowerLoss),
     ] {
         let path = folder.path().join(format!("{durability:?}.db"));
         let store = SqliteStore::open(&path, Access::Write(durability))?;
@@ -40,25 +38,26 @@ pub(crate) fn compare(records: usize) -> anyhow::Result<()> {
     }
     for count in [1, 3] {
         let servers = NatsServers::start(count);
-        let options = Options {
+        let options = ClusterOptions {
             address: servers.address().parse()?,
-            identification: Identification::default(),
+            identification: ClusterCredentials::default(),
             name: "bench".to_owned(),
             replicas: count,
             patience: Some(Duration::from_secs(60)),
-            times: Times::default(),
+            times: ClusterTimes::default(),
         };
         let figures = runtime.block_on(async {
             let store = Cluster::connect(options).await?.store().await?;
             write(Arc::new(store), records).await
         })?;
-        let name = if count == 1 { "one server" } else { "three servers, each with a copy" };
+        let name =
+            if count == 1 { "one NATS server" } else { "three NATS servers, three replicas" };
         show(name, figures);
     }
     Ok(())
 }
 
-/// Milliseconds for each record: one after the other, and many at once.
+/// Milliseconds per record: one after the other, and many at once.
 async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f64)> {
     let new = NewRun {
         kind: RunKind::Debate,
@@ -69,27 +68,27 @@ async fn write(store: Arc<dyn Store>, records: usize) -> anyhow::Result<(f64, f6
         once: None,
     };
     let (_, claim) = store.create_run(new, "").await?;
-    let record = |part: &str, number: usize| -> anyhow::Result<Record> {
+    let record = |part: &str, number: usize| -> anyhow::Result<EffectRecord> {
         let text = json!({"text": "x".repeat(560), "number": number}).to_string();
-        Ok(Record {
-            key: Key::new(&format!("{part}/{number}"))?,
+        Ok(EffectRecord {
+            key: EffectKey::new(&format!("{part}/{number}"))?,
             request: Fingerprint::of(number.to_string()),
-            outcome: Outcome::Done(text),
+            outcome: EffectOutcome::Done(text),
         })
     };
-    let told = || vec![Event::new("answered", json!({"by": "nobody"}))];
-    let begun = Instant::now();
+    let events = || vec![GraphEvent::new("answered", json!({"by": "bench"}))];
+    let started = Instant::now();
     for number in 0..records {
-        store.append(&claim, record("alone", number)?, told()).await?;
+        store.append(&claim, record("alone", number)?, events()).await?;
     }
-    let alone = begun.elapsed().as_secs_f64();
-    let begun = Instant::now();
+    let alone = started.elapsed().as_secs_f64();
+    let started = Instant::now();
     let writes = (0..records).map(|number| {
         let (store, claim) = (store.clone(), claim.clone());
         let record = record("together", number);
-        async move { Ok::<_, anyhow::Error>(store.append(&claim, record?, told()).await?) }
+        async move { Ok::<_, anyhow::Error>(store.append(&claim, record?, events()).await?) }
     });
     stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
-    let together = begun.elapsed().as_secs_f64();
+    let together = started.elapsed().as_secs_f64();
     Ok((alone / records as f64 * 1e3, together / records as f64 * 1e3))
 }

@@ -1,22 +1,23 @@
-//! What a provider charges for the input of a whole consultation, with answers of a fixed size.
+//! Measures what a provider charges for the input of a whole consultation, with answers of a fixed size.
 //!
-//! The provider is a fake over real HTTP that caches by Anthropic's rules. Each request is also charged in
-//! the plain order, with the same words: who is asked comes first, then what everybody knows, and nothing
-//! is marked; and once more so without what the debates read about the company, for whoever would save on
-//! that instead.
+//! The provider is a fake over real HTTP that caches by Anthropic's rules. For comparison, each request is also charged
+//! in the plain order: the same words with the role's question first, then the shared context, and no cache marks. A
+//! third figure is the plain order without the company documents in debates, which would be another way to save.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use assize_config::{Provider, Secret};
+use assize_config::{ApiKey, Provider};
 use assize_gateway::{Endpoint, Gateway, HttpClient};
-use assize_testkit::{Billed, Captured, FakeProvider, Latency, PromptCache, Reply};
+use assize_testkit::{
+    BilledTokens, CapturedRequest, FakeProvider, FakeReply, Latency, PromptCache,
+};
 use serde_json::{Value, json};
 
 use crate::{Args, consult, unpaced};
 
-/// Words of what somebody says in a debate, of a finding, of a move's thesis, and of data that is made up.
+/// Words in a turn of a debate, in a finding, in the thesis of a move, and in synthetic data.
 const TURN: usize = 200;
 const FINDING: usize = 90;
 const THESIS: usize = 150;
@@ -24,30 +25,31 @@ const DATA: usize = 1200;
 
 const FINDINGS: usize = 8;
 
-/// The same input in two orders.
+/// Charges for the same input in the plain order.
 #[derive(Default)]
 struct Account {
-    plain: Billed,
+    plain: BilledTokens,
     /// The plain order without F1 and F2 in the debates.
-    bare: Billed,
-    /// Of the debates alone: the most that any two share, and how long the longest prompt is.
+    bare: BilledTokens,
+    /// Tokens that all debates share.
     pack: u64,
+    /// Tokens of the longest prompt.
     longest: u64,
 }
 
 pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     let account = Arc::new(Mutex::new(Account::default()));
-    let kept = account.clone();
-    // A third until it begins: what is held back for a shared beginning waits that long.
+    let shared = account.clone();
+    // The first byte comes after a third: calls that wait for a cached prefix are held back that long.
     let to_begin = args.latency() / 3;
     let latency = Latency { to_begin, to_end: args.latency() - to_begin };
     let fake = FakeProvider::caching(latency, move |before, captured| {
-        kept.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
-        Reply::text(answer(before, &captured.body))
+        shared.lock().unwrap_or_else(PoisonError::into_inner).add(captured);
+        FakeReply::text(answer(before, &captured.body))
     });
     let endpoint = Endpoint {
         base_url: fake.base_url(),
-        key: Some(Secret::new(fake.key())),
+        key: Some(ApiKey::new(fake.key())),
         ..Endpoint::new(Provider::Anthropic)
     };
     let model = Gateway::to_provider(&HttpClient::new(), endpoint, unpaced());
@@ -62,7 +64,7 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     for (name, billed) in [
         ("in the plain order", *plain),
         ("… and without F1, F2", *bare),
-        ("laid out for a cache", ours),
+        ("cache-friendly order", ours),
     ] {
         let cached = share(billed.cached as f64, billed.input as f64);
         println!("  {name:<20} {:>11} {cached:>9.1} % {:>14.0}", billed.input, billed.cost());
@@ -70,16 +72,22 @@ pub(crate) async fn measure(args: &Args) -> anyhow::Result<()> {
     println!();
     let part = share(ours.cost(), plain.cost());
     let cached = share(ours.cached as f64, ours.input as f64);
-    println!("{part:.1} % of the plain order's charge (to reach: at most 33.3)");
-    println!("{:.1} % of it without F1 and F2 in the debates", share(ours.cost(), bare.cost()));
-    println!("{cached:.1} % of the input is read from the cache (to reach: at least 80)");
+    println!("{part:.1} % of the charge in the plain order (target: at most 33.3)");
+    println!(
+        "{:.1} % of the charge in the plain order without F1 and F2 in the debates",
+        share(ours.cost(), bare.cost())
+    );
+    println!("{cached:.1} % of the input is read from the cache (target: at least 80)");
     if args.rounds >= assize_debate::ROUNDS {
-        ensure!(part <= 33.4 && cached >= 80.0, "the layout no longer pays as it should");
+        ensure!(
+            part <= 33.4 && cached >= 80.0,
+            "the savings by the prompt order are below the target"
+        );
     }
     let shortest = args.latency() * args.longest_chain();
     if !shortest.is_zero() {
         let ratio = wall.as_secs_f64() / shortest.as_secs_f64();
-        println!("{ratio:.2}× its longest chain, with the waits for shared beginnings");
+        println!("{ratio:.2}× the longest chain of calls, including waits for cached prefixes");
     }
     Ok(())
 }
@@ -89,34 +97,34 @@ fn share(part: f64, whole: f64) -> f64 {
 }
 
 impl Account {
-    fn add(&mut self, captured: &Captured) {
-        // Nothing is marked, so nothing is ever in it.
-        let mut nothing = PromptCache::default();
-        let (bill, _) = nothing.bill(&plain(&captured.body, true), Instant::now());
+    fn add(&mut self, captured: &CapturedRequest) {
+        // The plain order has no cache marks, so this cache stays empty.
+        let mut empty_cache = PromptCache::default();
+        let (bill, _) = empty_cache.bill(&plain(&captured.body, true), Instant::now());
         self.plain += bill;
-        self.bare += nothing.bill(&plain(&captured.body, false), Instant::now()).0;
+        self.bare += empty_cache.bill(&plain(&captured.body, false), Instant::now()).0;
         self.longest = self.longest.max(bill.input);
         let blocks = texts(&captured.body["system"]);
-        // Rules, company, move: a debate.
+        // A debate has three system blocks: rules, company, move.
         if let [rules, company, _] = blocks.as_slice() {
             self.pack = (rules.len() + company.len()) as u64 / 4;
         }
     }
 }
 
-/// The same words with the question first and no marks; in debates with what is known of the company, or not.
+/// The request in the plain order: question first, no cache marks; in debates with or without the company documents.
 fn plain(body: &Value, with_pack: bool) -> Value {
     let content = &body["messages"][0]["content"];
-    let mut said = texts(content);
-    let question = said.pop().unwrap_or_default();
-    let mut known = texts(&body["system"]);
-    if known.len() == 3 && !with_pack {
-        known.remove(1);
+    let mut turns = texts(content);
+    let question = turns.pop().unwrap_or_default();
+    let mut context = texts(&body["system"]);
+    if context.len() == 3 && !with_pack {
+        context.remove(1);
     }
-    known.append(&mut said);
+    context.append(&mut turns);
     let mut plain = body.clone();
     plain["system"] = json!([{"type": "text", "text": question}]);
-    plain["messages"][0]["content"] = json!([{"type": "text", "text": known.concat()}]);
+    plain["messages"][0]["content"] = json!([{"type": "text", "text": context.concat()}]);
     plain
 }
 
@@ -125,7 +133,7 @@ fn texts(blocks: &Value) -> Vec<&str> {
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// An answer of the size that is usual for what is asked; no two are equal.
+/// Answer of the usual size for the request; no two answers are equal.
 fn answer(before: usize, body: &Value) -> String {
     let asked = &body["output_config"]["format"]["schema"]["properties"];
     let question = texts(&body["messages"][0]["content"]).pop().unwrap_or_default();
@@ -156,7 +164,7 @@ fn answer(before: usize, body: &Value) -> String {
     }
 }
 
-/// So many words, of six letters with the space, as English has them.
+/// Text of `count` words of six characters with the space, the average of English.
 fn words(before: usize, count: usize) -> String {
     let letters = "abcdefghijklmnopqrstuvwxyz";
     let word = |index: usize| &letters[(before + index) % 21..][..5];

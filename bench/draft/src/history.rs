@@ -1,15 +1,15 @@
-//! The gate on ordinary edits: every change of a file in the last commits of this repository, each judged alone.
+//! The gate on ordinary edits: every file change in the last commits of this repository, each judged alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use assize_gate::{Change, Policy, Verdict, check};
+use assize_gate::{GateVerdict, Policy, ProposedChange, check};
 use assize_types::Fingerprint;
-use assize_workspace::Inside;
+use assize_workspace::WorkspacePath;
 
-/// Judges the last `count` changes of files that were there before and after, and prints what the gate decides.
+/// Judges the last `count` modifications of files, and prints the gate's verdicts.
 pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     let log = git(&["log", "--no-merges", "--diff-filter=M", "--name-only", "--format=%x00%H"])?;
     let log = String::from_utf8(log)?;
@@ -26,15 +26,16 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     for (commit, path) in changes.take(count) {
         let before = git(&["show", &format!("{commit}^:{path}")])?;
         let draft = git(&["show", &format!("{commit}:{path}")])?;
-        let inside = Inside::read(path, Path::new("/")).context("a path of the repository")?;
-        let change = Change {
+        let inside =
+            WorkspacePath::read(path, Path::new("/")).context("invalid path in the repository")?;
+        let change = ProposedChange {
             now: Ok(Some(Fingerprint::of(&before))),
             base: Some(before),
             mode: Some(mode(commit, path)?),
-            ..Change::new_file(inside, draft)
+            ..ProposedChange::new_file(inside, draft)
         };
         let reasons = check(&change, &policy, &places)?;
-        let verdict = Verdict::of(&reasons, policy.review);
+        let verdict = GateVerdict::of(&reasons, policy.review);
         *verdicts.entry(verdict.name()).or_default() += 1;
         let mut seen: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();
         seen.sort_unstable();
@@ -58,15 +59,15 @@ pub(crate) fn judge(count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The permissions of a file before a commit.
+/// Permissions of a file before a commit.
 fn mode(commit: &str, path: &str) -> anyhow::Result<u32> {
     let listed = String::from_utf8(git(&["ls-tree", &format!("{commit}^"), "--", path])?)?;
     let mode = listed.split(' ').next().unwrap_or_default();
-    Ok(u32::from_str_radix(mode, 8).context("the mode of a file")? & 0o777)
+    Ok(u32::from_str_radix(mode, 8).context("invalid file mode")? & 0o777)
 }
 
 fn git(args: &[&str]) -> anyhow::Result<Vec<u8>> {
-    let output = Command::new("git").args(args).output().context("git is needed")?;
+    let output = Command::new("git").args(args).output().context("cannot run git")?;
     let why = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "git {}: {}", args.join(" "), why.trim());
     Ok(output.stdout)

@@ -8,21 +8,21 @@ use assize_gate::FileKind;
 use assize_gate::secrets::SecretScanner;
 use serde::Deserialize;
 
-/// A text with its label: a line of JSON.
+/// Labelled text: one line of JSON.
 #[derive(Deserialize)]
 struct Sample {
-    /// The set that it is counted in.
+    /// Set in which the sample is counted.
     set: String,
-    /// The rule or plugin that its own project tries with it.
+    /// Rule or plugin that its project tests with it.
     rule: String,
-    /// Whether it holds a secret.
+    /// Whether the text contains a secret.
     secret: bool,
-    /// The path that says what kind of file it is.
+    /// Path that determines the kind of file.
     path: String,
     text: String,
 }
 
-/// Counts of a set or rule.
+/// Counts for a set or a rule.
 #[derive(Default)]
 struct Counts {
     secrets: usize,
@@ -40,7 +40,7 @@ impl Counts {
     }
 }
 
-/// Scans each sample of a file as a new file, prints those that were judged otherwise than labelled, and counts.
+/// Scans each sample as a new file, and prints wrongly judged samples and the counts.
 pub(crate) fn score(file: &Path) -> anyhow::Result<()> {
     let scanner = SecretScanner::get()?;
     let content = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;

@@ -8,26 +8,26 @@ use anyhow::{Context, ensure};
 use assize_gate::FileKind;
 use assize_gate::secrets::SecretScanner;
 
-/// The largest file that is scanned: larger ones are no drafts.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a scanned file; larger files cannot be drafts.
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Scans all text files of a folder, and prints each finding, masked, and a summary.
 pub(crate) fn scan(folder: &Path) -> anyhow::Result<()> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let scanner = SecretScanner::get()?;
-    let compiled = begun.elapsed();
+    let compiled = started.elapsed();
     let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut files, mut with_findings, mut bytes, mut time) = (0, 0, 0, Duration::ZERO);
     for path in files_in(folder)? {
         let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
         let content = std::fs::read(&path).with_context(|| name.clone())?;
         let Ok(text) = String::from_utf8(content) else { continue };
-        if text.len() > LARGEST || text.contains('\0') {
+        if text.len() > MAX_FILE_BYTES || text.contains('\0') {
             continue;
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let found = scanner.in_text(&text, FileKind::of(&name), |_| true);
-        time += begun.elapsed();
+        time += started.elapsed();
         files += 1;
         bytes += text.len();
         with_findings += usize::from(!found.is_empty());

@@ -1,6 +1,6 @@
-//! Drafts of all shapes, and all ways out that anybody has thought of.
+//! Drafts of many shapes, and paths that try to leave the workspace.
 
-/// A draft that some parser would trip over; the same number gives the same one.
+/// Draft that could confuse a parser; the same number gives the same draft.
 pub(crate) fn draft(number: usize) -> String {
     let mut dice = fastrand::Rng::with_seed(number as u64);
     const PIECES: [&str; 24] = [
@@ -33,14 +33,14 @@ pub(crate) fn draft(number: usize) -> String {
     for _ in 0..dice.usize(1..30) {
         text.push_str(PIECES[dice.usize(..PIECES.len())]);
     }
-    // Some end in the middle of a line.
+    // Some drafts end without a newline.
     if dice.bool() {
         text.push_str("no newline at the end");
     }
     text
 }
 
-/// Paths that should lead nowhere.
+/// Paths that must not lead out of the workspace.
 pub(crate) fn ways_out(outside: &str) -> Vec<String> {
     let fixed = [
         "../outside",

@@ -1,13 +1,14 @@
-//! Many who follow one run: whether each hears everything in order, how late, and what each costs.
+//! Benchmark of many event subscribers of one run: checks that each gets every event in order, and measures delay and
+//! memory.
 //!
-//! The server is the `assize` binary, in a process of its own; the run is a consultation whose model answers after a
-//! while. Every event says when it was written to the store; everybody who follows notes when it came. With `--peer`
-//! the same events, byte for byte and at the same pace, are sent by a server as it is usually written
-//! (Python, `sse-starlette` on `uvicorn`), to the same clients in the same run.
+//! The server is the `assize` binary, in a separate process; the run is a consultation whose model answers with a delay.
+//! Every event has the time when it was written to the store; each client notes when it arrives. With `--peer`, a usual
+//! Python server (`sse-starlette` on `uvicorn`) sends the same events, byte for byte and at the same pace, to the same
+//! clients.
 //!
-//! Clients and server share the processors. Times on a shared machine are noise: look at the ratios.
+//! Clients and server share the CPUs. Times on a shared machine are noisy: compare the ratios.
 
-#![expect(clippy::print_stdout, reason = "this program is there to print")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,28 +26,28 @@ use tokio::sync::Barrier;
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// The built `assize`
+    /// Path of the built `assize`
     #[arg(long)]
     assize: PathBuf,
-    /// How many follow
+    /// Number of subscribers
     #[arg(long, default_value_t = 1000)]
     clients: usize,
     /// Rounds of each of the 15 debates
     #[arg(long, default_value_t = 10)]
     rounds: u32,
-    /// Milliseconds that the model takes for an answer
+    /// Delay of the model, in milliseconds
     #[arg(long, default_value_t = 500)]
     latency: u64,
-    /// A Python with sse-starlette and uvicorn, for the peer
+    /// Python with sse-starlette and uvicorn, for the peer
     #[arg(long)]
     peer: Option<PathBuf>,
 }
 
-/// What one of them heard.
-struct Heard {
+/// Events that one client received.
+struct Received {
     ids: Vec<u64>,
-    /// Milliseconds between the store and the client, by event.
-    late: Vec<f64>,
+    /// Milliseconds from the store to the client, for each event.
+    delays: Vec<f64>,
 }
 
 struct Figures {
@@ -63,32 +64,32 @@ fn now() -> f64 {
     now.as_secs_f64() * 1e3
 }
 
-/// The memory of a process, in KiB.
+/// Resident memory of a process, in KiB.
 fn memory(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     Ok(line.context("no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Follows a stream until the run has ended.
+/// Reads an event stream until the run has ended.
 async fn follow(
     address: String,
     path: String,
     token: String,
     ready: Arc<Barrier>,
-) -> anyhow::Result<Heard> {
+) -> anyhow::Result<Received> {
     let mut line = TcpStream::connect(&address).await?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\r\n"
     );
     line.write_all(request.as_bytes()).await?;
-    let (mut read, mut heard) = (Vec::new(), Heard { ids: Vec::new(), late: Vec::new() });
+    let (mut read, mut received) = (Vec::new(), Received { ids: Vec::new(), delays: Vec::new() });
     let mut some = vec![0; 64 << 10];
-    let mut waits = true;
+    let mut is_first_read = true;
     loop {
         let count = line.read(&mut some).await?;
-        ensure!(count > 0, "the line was cut after {} events", heard.ids.len());
-        let came = now();
+        ensure!(count > 0, "the connection was closed after {} events", received.ids.len());
+        let arrived = now();
         read.extend_from_slice(&some[..count]);
         let mut from = 0;
         while let Some(end) = read[from..].windows(2).position(|two| two == b"\n\n") {
@@ -96,23 +97,23 @@ async fn follow(
             from += end + 2;
             let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
             if let Some(id) = field("id: ") {
-                heard.ids.push(id.parse()?);
+                received.ids.push(id.parse()?);
                 let data: Value = serde_json::from_str(field("data: ").context("no data")?)?;
-                heard.late.push(came - data["at"].as_f64().context("no time")?);
+                received.delays.push(arrived - data["at"].as_f64().context("no time")?);
             }
             if field("event: ") == Some("run_ended") {
-                return Ok(heard);
+                return Ok(received);
             }
         }
         read.drain(..from);
-        if std::mem::take(&mut waits) {
+        if std::mem::take(&mut is_first_read) {
             ready.wait().await;
         }
     }
 }
 
-/// Has so many follow, and begins what they follow when all are there.
-async fn many(
+/// Connects all clients, starts the run when all are connected, and measures until they have received its end.
+async fn measure(
     name: &'static str,
     clients: usize,
     pid: u32,
@@ -127,23 +128,24 @@ async fn many(
     }
     ready.wait().await;
     let with_all = memory(pid)?;
-    let begun = Instant::now();
+    let started = Instant::now();
     begin.await?;
-    let mut all: Vec<Heard> = Vec::new();
-    let mut most = with_all;
-    while let Some(heard) = tasks.join_next().await {
-        most = most.max(memory(pid)?);
-        all.push(heard??);
+    let mut all: Vec<Received> = Vec::new();
+    let mut peak = with_all;
+    while let Some(received) = tasks.join_next().await {
+        peak = peak.max(memory(pid)?);
+        all.push(received??);
     }
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let ids = all[0].ids.clone();
-    ensure!(ids.windows(2).all(|two| two[0] < two[1]), "not in order");
-    for heard in &all {
-        ensure!(heard.ids == ids, "{} of {} events came", heard.ids.len(), ids.len());
+    ensure!(ids.windows(2).all(|two| two[0] < two[1]), "events arrived out of order");
+    for received in &all {
+        ensure!(received.ids == ids, "{} of {} events arrived", received.ids.len(), ids.len());
     }
-    let mut late: Vec<f64> = all.iter().flat_map(|heard| heard.late.iter().copied()).collect();
-    late.sort_by(f64::total_cmp);
-    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
+    let mut delays: Vec<f64> =
+        all.iter().flat_map(|received| received.delays.iter().copied()).collect();
+    delays.sort_by(f64::total_cmp);
+    let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
     Ok((
         Figures {
             name,
@@ -151,13 +153,13 @@ async fn many(
             seconds,
             p50: at(0.5),
             p99: at(0.99),
-            kibibytes_a_client: (most - before) / clients as f64,
+            kibibytes_a_client: (peak - before) / clients as f64,
         },
         ids,
     ))
 }
 
-/// A process that ends with us.
+/// Server process that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -167,7 +169,7 @@ impl Drop for Server {
     }
 }
 
-/// One request, and what was answered.
+/// Sends one request; returns the JSON response.
 async fn ask(
     address: &str,
     token: &str,
@@ -185,7 +187,7 @@ async fn ask(
     let mut answer = Vec::new();
     line.read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("invalid HTTP response")?;
     ensure!(head.starts_with("HTTP/1.1 2"), "{answer}");
     Ok(serde_json::from_str(body)?)
 }
@@ -202,81 +204,83 @@ async fn ours(args: &Args, folder: &Path) -> anyhow::Result<(Figures, PathBuf)> 
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .with_context(|| format!("`{}` cannot be started", args.assize.display()))?;
-    let mut said = String::new();
+        .with_context(|| format!("cannot start `{}`", args.assize.display()))?;
+    let mut printed = String::new();
     let mut output = BufReader::new(child.stdout.take().context("no output")?);
     let server = Server(child);
-    while !said.ends_with("}\n") {
-        ensure!(output.read_line(&mut said)? > 0, "the server ended: {said}");
+    while !printed.ends_with("}\n") {
+        ensure!(output.read_line(&mut printed)? > 0, "the server ended: {printed}");
     }
-    let said: Value = serde_json::from_str(&said)?;
-    let address =
-        said["address"].as_str().and_then(|a| a.strip_prefix("http://")).context("no address")?;
-    let token = std::fs::read_to_string(said["token_file"].as_str().context("no token")?)?;
+    let printed: Value = serde_json::from_str(&printed)?;
+    let address = printed["address"]
+        .as_str()
+        .and_then(|a| a.strip_prefix("http://"))
+        .context("no address")?;
+    let token = std::fs::read_to_string(printed["token_file"].as_str().context("no token")?)?;
     let token = token.trim();
-    // It is warm: one run before, which nobody follows, so that what a run takes is not taken for what they do.
+    // Warm up with a run without subscribers, so that the memory of a run is not attributed to the clients.
     let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1}).to_string();
     ask(address, token, "POST", "/api/runs", &body).await?;
     while ask(address, token, "GET", "/api/runs", "").await?["runs"][0]["status"] != "done" {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let body = json!({"kind": "consult", "ticker": "NVDA", "rounds": args.rounds}).to_string();
-    // All follow from its beginning, as it is only begun when they are there: they follow every run.
+    // The clients subscribe to the events of all runs, so that they can be connected before the run starts.
     let path = "/api/events";
     let at = (address, path, token);
     let begin = async { ask(address, token, "POST", "/api/runs", &body).await.map(drop) };
-    let (figures, _) = many("assize", args.clients, server.0.id(), at, begin).await?;
-    // For the peer: what was told, as it was told.
+    let (figures, _) = measure("assize", args.clients, server.0.id(), at, begin).await?;
+    // The peer sends the same events.
     let runs = ask(address, token, "GET", "/api/runs", "").await?;
     let run = runs["runs"][0]["id"].as_str().context("no run")?.to_owned();
-    let told = folder.join("events.json");
+    let events_file = folder.join("events.json");
     let export = ask(address, token, "GET", &format!("/api/runs/{run}/export"), "").await?;
-    std::fs::write(&told, export["events"].to_string())?;
-    Ok((figures, told))
+    std::fs::write(&events_file, export["events"].to_string())?;
+    Ok((figures, events_file))
 }
 
-async fn peer(args: &Args, python: &Path, told: &Path) -> anyhow::Result<Figures> {
+async fn peer(args: &Args, python: &Path, events_file: &Path) -> anyhow::Result<Figures> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py");
     let mut child = Command::new(python)
         .arg(program)
-        .arg(told)
+        .arg(events_file)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("`{}` cannot be started", python.display()))?;
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut said)?;
+        .with_context(|| format!("cannot start `{}`", python.display()))?;
+    let mut printed = String::new();
+    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut printed)?;
     let server = Server(child);
-    let address = said.trim().to_owned();
+    let address = printed.trim().to_owned();
     ensure!(!address.is_empty(), "the peer ended");
     let begin = async { ask(&address, "", "POST", "/begin", "{}").await.map(drop) };
     let at = (address.as_str(), "/events", "");
-    Ok(many("sse-starlette", args.clients, server.0.id(), at, begin).await?.0)
+    Ok(measure("sse-starlette", args.clients, server.0.id(), at, begin).await?.0)
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = Args::parse();
-    // The server starts elsewhere.
-    args.assize = args.assize.canonicalize().context("there is no such `assize`")?;
+    // The server is started in another folder.
+    args.assize = args.assize.canonicalize().context("`--assize` names no file")?;
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
-    if limit.maximum.is_some_and(|most| most < args.clients as u64 + 100) {
+    if limit.maximum.is_some_and(|max| max < args.clients as u64 + 100) {
         bail!(
-            "{} files may be open at once, too few for so many clients",
+            "the limit of {} open files is too low for this number of clients",
             limit.maximum.unwrap_or(0)
         );
     }
     let folder = tempfile::tempdir()?;
-    let (own, told) = ours(&args, folder.path()).await?;
+    let (own, events_file) = ours(&args, folder.path()).await?;
     let mut all = vec![own];
     if let Some(python) = &args.peer {
-        all.push(peer(&args, python, &told).await?);
+        all.push(peer(&args, python, &events_file).await?);
     }
     println!("{} clients, each with all {} events in order\n", args.clients, all[0].events);
     println!(
         "{:<15} {:>12} {:>9} {:>9} {:>14}",
-        "", "deliveries/s", "p50 ms", "p99 ms", "KiB a client"
+        "", "deliveries/s", "p50 ms", "p99 ms", "KiB/client"
     );
     for one in &all {
         let deliveries = (one.events * args.clients) as f64 / one.seconds;

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! Contestants of the benchmark: our sandboxes and their peers.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,49 +9,52 @@ use std::time::{Duration, Instant};
 use assize_config::Isolation;
 use assize_sandbox::docker::Docker;
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Backend, Command, Interpreter, Language, Manager, Pool, Sandbox, Spec};
+use assize_sandbox::{
+    Backend, Interpreter, Language, ProgramCommand, Sandbox, SandboxManager, SandboxPool,
+    SandboxSpec,
+};
 
 const CODE: &str = "print(1)";
 
-/// The image with Python that the peers use, too.
+/// Image with Python, which the peers use, too.
 const IMAGE: &str = "assize/base:latest";
 
 pub(crate) enum Contestant {
-    Warm(Arc<Pool>),
-    Cold(Arc<Manager>),
-    /// The same, with other limits than the usual.
-    WarmAs(Arc<Pool>, Spec),
-    ColdAs(Arc<Manager>, Spec),
-    /// A program and its arguments.
+    Warm(Arc<SandboxPool>),
+    Cold(Arc<SandboxManager>),
+    /// The same, with other limits than the default.
+    WarmAs(Arc<SandboxPool>, SandboxSpec),
+    ColdAs(Arc<SandboxManager>, SandboxSpec),
+    /// Program and its arguments.
     Peer(Vec<String>),
 }
 
 impl Contestant {
-    /// Runs it once, and says how long it took; what is cleaned up afterwards does not count.
+    /// Runs the code once; returns the time it took, without cleanup.
     pub(crate) async fn run(&self) -> (Duration, Result<(), String>) {
-        let begun = Instant::now();
-        let made = match self {
-            Contestant::Warm(pool) => pool.take(&Spec::default()).await,
-            Contestant::Cold(manager) => manager.make(Spec::default()).await,
+        let started = Instant::now();
+        let created = match self {
+            Contestant::Warm(pool) => pool.take(&SandboxSpec::default()).await,
+            Contestant::Cold(manager) => manager.make(SandboxSpec::default()).await,
             Contestant::WarmAs(pool, spec) => pool.take(spec).await,
             Contestant::ColdAs(manager, spec) => manager.make(spec.clone()).await,
             Contestant::Peer(words) => {
                 let done = run_program(words).await;
-                return (begun.elapsed(), done);
+                return (started.elapsed(), done);
             }
         };
-        match made {
+        match created {
             Ok(sandbox) => {
                 let done = run_code(&sandbox).await;
-                let took = begun.elapsed();
+                let took = started.elapsed();
                 sandbox.end().await;
                 (took, done)
             }
-            Err(error) => (begun.elapsed(), Err(error.to_string())),
+            Err(error) => (started.elapsed(), Err(error.to_string())),
         }
     }
 
-    /// Waits until nothing of the last run is under way.
+    /// Waits until the warm pool is full again.
     pub(crate) async fn rest(&self) {
         if let Contestant::Warm(pool) = self {
             let _ = pool.ready().await;
@@ -64,19 +67,19 @@ async fn run_program(words: &[String]) -> Result<(), String> {
     judge(&output.stdout, output.status.success(), &output.stderr)
 }
 
-/// What a program says. An engine that is asked for too much at once may never answer: whoever waits
-/// for it is killed then, and the others are measured nevertheless.
+/// Output of a program. It is killed after a time limit, because an overloaded engine may never answer; the others are
+/// still measured.
 async fn output<W: AsRef<OsStr>>(words: &[W]) -> Result<Output, String> {
     let mut command = tokio::process::Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
     let limit = Duration::from_secs(120);
     let output = tokio::time::timeout(limit, command.output()).await;
-    let output = output.map_err(|_| format!("no end after {} s", limit.as_secs()))?;
+    let output = output.map_err(|_| format!("timed out after {} s", limit.as_secs()))?;
     output.map_err(|error| format!("{}: {error}", words[0].as_ref().display()))
 }
 
 pub(crate) async fn run_code(sandbox: &Sandbox) -> Result<(), String> {
-    let running = sandbox.run(Language::Python, CODE.as_bytes(), Command::default()).await;
+    let running = sandbox.run(Language::Python, CODE.as_bytes(), ProgramCommand::default()).await;
     let running = running.map_err(|error| error.to_string())?;
     let done = running.finish().await.map_err(|error| error.to_string())?;
     judge(&done.stdout, done.outcome.success(), &done.stderr)
@@ -91,7 +94,7 @@ fn judge(stdout: &[u8], success: bool, stderr: &[u8]) -> Result<(), String> {
     }
 }
 
-/// One of our backends, or why there is none.
+/// One of our backends, or why it is unavailable.
 pub(crate) async fn backend(
     isolation: Isolation,
     python: &Path,
@@ -102,16 +105,16 @@ pub(crate) async fn backend(
     }
     let docker = Docker::new(Vec::new());
     let found = docker.probe().await.map_err(|error| error.to_string())?;
-    found.image.map_err(|why| format!("its image: {why}"))?;
+    found.image.map_err(|why| format!("image unavailable: {why}"))?;
     Ok(Arc::new(docker))
 }
 
-/// Everybody else.
+/// Programs that our sandboxes are compared with.
 pub(crate) struct Peers {
     python: PathBuf,
     assize: Option<PathBuf>,
     code: PathBuf,
-    /// The container that `docker exec` goes into.
+    /// Container that `docker exec` uses.
     container: Result<String, String>,
 }
 
@@ -140,17 +143,17 @@ impl Peers {
             Ok(Contestant::Peer(all))
         };
         let python = self.python.display().to_string();
-        let walls = "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin \
+        let bwrap_command = "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin \
                      --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp";
-        let there = |program: &str| {
+        let is_installed = |program: &str| {
             std::process::Command::new(program)
                 .arg("--version")
                 .stdout(Stdio::null())
                 .status()
                 .is_ok()
         };
-        let bwrap = if there("bwrap") {
-            with_code(words(walls), &python)
+        let bwrap = if is_installed("bwrap") {
+            with_code(words(bwrap_command), &python)
         } else {
             Err("bubblewrap is not installed".to_owned())
         };

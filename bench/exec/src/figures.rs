@@ -1,13 +1,13 @@
-//! Times, and what can be said of them.
+//! Statistics of times, and memory of idle sandboxes.
 
 use std::time::Duration;
 
 use anyhow::Context;
 
-/// What a number of runs took.
+/// Times of a number of runs.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// In milliseconds, of those that went well.
+    /// Milliseconds of each successful run.
     times: Vec<f64>,
     failed: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn row(cells: [String; 5]) -> String {
     format!("{name:<24}{rest}")
 }
 
-/// The memory that each machine shares with nobody, in MiB, the least first: what its emulator has made its own.
+/// Private memory of each microVM in MiB, ascending: the anonymous memory of its emulator.
 pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {
@@ -67,7 +67,7 @@ pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
         if !read("comm").starts_with("qemu-system") {
             continue;
         }
-        // What is frozen is shared by all of them, also when only one has looked at it yet.
+        // Snapshot memory is shared by all microVMs, even if only one has read it so far; so only anonymous memory counts.
         let own = read("smaps_rollup");
         let own = own.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes =
@@ -78,7 +78,7 @@ pub(crate) fn memory_of_machines() -> anyhow::Result<Vec<f64>> {
     Ok(all)
 }
 
-/// The memory that the waiting sandboxes share with nobody: their keepers, guests and interpreters.
+/// Private memory of all idle sandboxes in bytes: their supervisors, guest agents and interpreters.
 pub(crate) fn private_memory(backend: &str) -> anyhow::Result<Option<f64>> {
     let mut kilobytes = 0.0;
     for entry in std::fs::read_dir("/proc").context("reading /proc")?.flatten() {

@@ -1,51 +1,51 @@
-//! Machines: from nothing, from a frozen one, and from those that wait; beside containers, in one run.
+//! Benchmark of microVMs: cold boot, restore from a snapshot, and the warm pool, against containers in one run.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use assize_config::Limits;
-use assize_sandbox::microvm::{Microvm, Options};
-use assize_sandbox::{Backend, Manager, PoolOptions, Spec};
+use assize_config::SandboxLimits;
+use assize_sandbox::microvm::{Microvm, MicrovmOptions};
+use assize_sandbox::{Backend, PoolOptions, SandboxManager, SandboxSpec};
 
 use crate::contestants::{Contestant, Peers, run_code};
 use crate::figures::{Figures, row};
 use crate::{Args, figures};
 
-/// How many are started from nothing: each takes seconds.
+/// Number of cold boots; each takes seconds.
 const STARTS: usize = 5;
 
-/// What is measured of machines, and by whom else.
+/// Measured operation.
 enum Measured {
-    /// Until a sandbox can be used.
-    Made(Arc<Manager>),
+    /// Time until a sandbox is ready.
+    Made(Arc<SandboxManager>),
     Run(Contestant),
 }
 
 pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
     let cache = args.cache.clone().unwrap_or_else(assize_testkit::cache_folder);
-    let machines = Arc::new(microvm(&cache));
-    machines.is_ready()?;
-    let backend: Arc<dyn Backend> = machines.clone();
+    let microvms = Arc::new(microvm(&cache));
+    microvms.is_ready()?;
+    let backend: Arc<dyn Backend> = microvms.clone();
     let how = backend.settle().await?.unwrap_or_default();
-    println!("Machines run {how}\n");
+    println!("MicroVMs run {how}\n");
     let accelerator =
-        machines.accelerator().map(|decided| decided.accelerator.name()).unwrap_or("");
-    let manager = Arc::new(Manager::open(folder.join("machines"), backend, &[]).await?);
-    // What is frozen once is not counted among what is thawed.
+        microvms.accelerator().map(|decided| decided.accelerator.name()).unwrap_or("");
+    let manager = Arc::new(SandboxManager::open(folder.join("machines"), backend, &[]).await?);
+    // Create the snapshot now, so that it is not counted as a restore.
     manager.make(spec()).await?.end().await;
     let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let pool = Arc::new(manager.pool(spec(), options));
-    let begun = Instant::now();
+    let started = Instant::now();
     pool.ready().await?;
-    let took = begun.elapsed().as_secs_f64() * 1e3;
+    let took = started.elapsed().as_secs_f64() * 1e3;
     let memory = figures::memory_of_machines()?;
-    let (least, most) = memory.first().zip(memory.last()).context("no machine waits")?;
+    let (least, most) = memory.first().zip(memory.last()).context("no microVM is idle")?;
     let each = memory.iter().sum::<f64>() / memory.len() as f64;
     println!(
-        "{} wait after {took:.0} ms, {each:.1} MiB of private memory each (from {least:.1} to {most:.1}; to \
-         reach: at most 40), by {accelerator}",
+        "{} idle after {took:.0} ms, {each:.1} MiB of private memory each (from {least:.1} to {most:.1}; target: at \
+         most 40), accelerator {accelerator}",
         memory.len()
     );
     let mut measured = vec![
@@ -76,11 +76,11 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     pool.close().await;
     let mut starts = Figures::default();
     for _ in 0..STARTS.min(args.iterations) {
-        starts.add(start_from_nothing(&cache).await);
+        starts.add(cold_boot(&cache).await);
     }
     measured.insert(0, ("boot to ready".to_owned(), Measured::Made(manager)));
     all.insert(0, starts);
-    println!("\nOne after the other in turns, {} each, machines by {accelerator}", args.iterations);
+    println!("\nOne after the other in turns, {} each, accelerator {accelerator}", args.iterations);
     println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
     for ((name, _), figures) in measured.iter().zip(&all) {
         println!("{}", figures.row(name));
@@ -89,11 +89,11 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
         let index = measured.iter().position(|(each, _)| each == name)?;
         all[index].percentile(50.0)
     };
-    println!("\nBeside each other, medians, machines by {accelerator}");
+    println!("\nRatios of medians, accelerator {accelerator}");
     for (ours, peer, goal) in [
-        ("restore to ready", "docker run --rm", " (to reach: more than 1)"),
+        ("restore to ready", "docker run --rm", " (target: more than 1)"),
         ("restore to result", "docker run --rm", ""),
-        ("pool to result", "docker exec", " (to reach: more than 1)"),
+        ("pool to result", "docker exec", " (target: more than 1)"),
     ] {
         if let (Some(our), Some(theirs)) = (median(ours), median(peer)) {
             println!("  {ours} is {:.2}× as fast as {peer}{goal}", theirs / our);
@@ -104,18 +104,21 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
 
 fn microvm(cache: &Path) -> Microvm {
     let search = std::env::var_os("PATH");
-    Microvm::new(Options { cache: cache.to_owned(), search, ..Options::default() })
+    Microvm::new(MicrovmOptions { cache: cache.to_owned(), search, ..MicrovmOptions::default() })
 }
 
-/// As much of a processor as the containers beside it have.
-fn spec() -> Spec {
-    Spec { limits: Limits { cpu_millis: 1000, ..Limits::default() }, ..Spec::default() }
+/// One whole CPU, as much as the containers have.
+fn spec() -> SandboxSpec {
+    SandboxSpec {
+        limits: SandboxLimits { cpu_millis: 1000, ..SandboxLimits::default() },
+        ..SandboxSpec::default()
+    }
 }
 
-async fn made(manager: &Manager) -> (Duration, Result<(), String>) {
-    let begun = Instant::now();
+async fn made(manager: &SandboxManager) -> (Duration, Result<(), String>) {
+    let started = Instant::now();
     let made = manager.make(spec()).await;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     match made {
         Ok(sandbox) => {
             let done = run_code(&sandbox).await;
@@ -126,20 +129,20 @@ async fn made(manager: &Manager) -> (Duration, Result<(), String>) {
     }
 }
 
-/// With nothing kept of earlier ones but the image.
-async fn start_from_nothing(cache: &Path) -> (Duration, Result<(), String>) {
+/// Boots a microVM with no stored state except the image.
+async fn cold_boot(cache: &Path) -> (Duration, Result<(), String>) {
     let start = async {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let own = folder.path().join("microvm");
         std::fs::create_dir(&own).map_err(|error| error.to_string())?;
         std::os::unix::fs::symlink(cache.join("microvm/image"), own.join("image"))
             .map_err(|error| error.to_string())?;
-        let makers = folder.path().join("makers");
-        let manager = Manager::open(makers, Arc::new(microvm(folder.path())), &[]).await;
+        let sandboxes = folder.path().join("makers");
+        let manager = SandboxManager::open(sandboxes, Arc::new(microvm(folder.path())), &[]).await;
         let manager = manager.map_err(|error| error.to_string())?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let sandbox = manager.make(spec()).await.map_err(|error| error.to_string())?;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         sandbox.end().await;
         Ok::<_, String>(took)
     };

@@ -1,10 +1,10 @@
-//! `print(1)` in a fresh sandbox: ours warm and cold, in a jail and in a container, beside
+//! Benchmark of `print(1)` in a fresh sandbox: ours warm and cold, in a jail and in a container, against
 //! `docker run --rm`, `docker exec` and bubblewrap, all in one run.
 //!
-//! One after the other, started at even intervals, and all at once; and what it takes to have five
-//! sandboxes waiting. Times on a shared machine are noise: look at the ratios.
+//! Runs are sequential, started at even intervals, and all at once. Also measures time and memory of a warm pool of five
+//! sandboxes. Times on a shared machine are noisy: compare the ratios.
 
-#![expect(clippy::print_stdout, reason = "this program is there to print")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod contestants;
 mod figures;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use assize_config::Isolation;
-use assize_sandbox::{PoolOptions, Spec};
+use assize_sandbox::{PoolOptions, SandboxSpec};
 use clap::Parser;
 
 use contestants::{Contestant, Peers, backend};
@@ -25,34 +25,34 @@ use figures::{Figures, row};
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// How often each is run in each way
+    /// Number of runs of each contestant in each schedule
     #[arg(long, default_value_t = 100)]
     iterations: usize,
     /// Milliseconds between two starts of the staggered runs
     #[arg(long, default_value_t = 100)]
     interval: u64,
-    /// Sandboxes that wait
+    /// Size of the warm pool
     #[arg(long, default_value_t = 5)]
     pool: usize,
-    /// The `assize` program, to measure whole processes of it, too
+    /// Path of `assize`, to measure whole `assize exec` processes, too
     #[arg(long)]
     assize: Option<PathBuf>,
-    /// The Python that all but the containers use
+    /// Python for all contestants except containers
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
-    /// Only these sandboxes: `microvm` has figures of its own
+    /// Measure only microVMs, with cold boot and restore
     #[arg(long, value_parser = ["microvm"])]
     isolation: Option<String>,
     /// Measure `POST /api/exec` of a server with and without a warm pool, on each backend
     #[arg(long)]
     served: bool,
-    /// Where `assize` keeps its images, if elsewhere than usual
+    /// Cache folder with the images of `assize` [default: the usual one]
     #[arg(long)]
     cache: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Schedule {
     Sequential,
     Staggered,
     Burst,
@@ -61,7 +61,7 @@ enum Way {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let folder = tempfile::tempdir().context("making a folder")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     let mut peers = Peers::new(&args.python, args.assize.clone(), folder.path()).await?;
     if args.served {
         let measured = served::run(&args, folder.path(), &peers).await;
@@ -76,15 +76,16 @@ async fn main() -> anyhow::Result<()> {
     let options = PoolOptions { size: args.pool, ..PoolOptions::default() };
     let mut contestants: Vec<(String, Result<Contestant, String>)> = Vec::new();
     for isolation in [Isolation::Jail, Isolation::Docker] {
-        let made = backend(isolation, &args.python).await;
+        let created = backend(isolation, &args.python).await;
         let name = isolation.name();
-        match made {
+        match created {
             Ok(backend) => {
                 let manager =
-                    assize_sandbox::Manager::open(folder.path().join(name), backend, &[]).await?;
+                    assize_sandbox::SandboxManager::open(folder.path().join(name), backend, &[])
+                        .await?;
                 let manager = Arc::new(manager);
-                let pool = Arc::new(manager.pool(Spec::default(), options.clone()));
-                waiting(name, &pool, &args).await?;
+                let pool = Arc::new(manager.pool(SandboxSpec::default(), options.clone()));
+                measure_pool(name, &pool, &args).await?;
                 contestants.push((format!("{name}, warm"), Ok(Contestant::Warm(pool))));
                 contestants.push((format!("{name}, cold"), Ok(Contestant::Cold(manager))));
             }
@@ -93,17 +94,17 @@ async fn main() -> anyhow::Result<()> {
     }
     contestants.extend(peers.contestants());
     let mut medians = Vec::new();
-    for way in [Way::Sequential, Way::Staggered, Way::Burst] {
-        println!("\n{}", heading(way, &args));
+    for schedule in [Schedule::Sequential, Schedule::Staggered, Schedule::Burst] {
+        println!("\n{}", heading(schedule, &args));
         println!("{}", row(["", "p50 ms", "p95 ms", "p99 ms", "done"].map(str::to_owned)));
         for ((name, contestant), figures) in
-            contestants.iter().zip(measure(&contestants, way, &args).await)
+            contestants.iter().zip(measure(&contestants, schedule, &args).await)
         {
             match contestant {
                 Ok(_) => println!("{}", figures.row(name)),
                 Err(why) => println!("{name:<24} skipped: {why}"),
             }
-            medians.push((way, name.clone(), figures));
+            medians.push((schedule, name.clone(), figures));
         }
     }
     for (_, contestant) in &contestants {
@@ -116,46 +117,50 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn heading(way: Way, args: &Args) -> String {
+fn heading(schedule: Schedule, args: &Args) -> String {
     let count = args.iterations;
-    match way {
-        Way::Sequential => {
-            format!("One after the other in turns, {count} each, nothing else under way")
+    match schedule {
+        Schedule::Sequential => {
+            format!("One after the other in turns, {count} each")
         }
-        Way::Staggered => format!("One every {} ms, {count} each", args.interval),
-        Way::Burst => format!("All {count} at once"),
+        Schedule::Staggered => format!("One every {} ms, {count} each", args.interval),
+        Schedule::Burst => format!("All {count} at once"),
     }
 }
 
-/// What it takes to have sandboxes waiting, and what each of them holds.
-async fn waiting(name: &str, pool: &assize_sandbox::Pool, args: &Args) -> anyhow::Result<()> {
-    let begun = Instant::now();
+/// Prints the time to fill the warm pool, and the memory of each idle sandbox.
+async fn measure_pool(
+    name: &str,
+    pool: &assize_sandbox::SandboxPool,
+    args: &Args,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
     pool.ready().await?;
-    let took = begun.elapsed().as_secs_f64() * 1e3;
+    let took = started.elapsed().as_secs_f64() * 1e3;
     let memory = figures::private_memory(name)?;
     let each = memory.map(|bytes| bytes / args.pool.max(1) as f64 / (1 << 20) as f64);
     let each = each.map_or("unknown".to_owned(), |each| format!("{each:.1} MiB"));
-    println!("{name}: {} wait after {took:.0} ms, {each} of private memory each", args.pool);
+    println!("{name}: {} idle after {took:.0} ms, {each} of private memory each", args.pool);
     Ok(())
 }
 
 type Contestants = [(String, Result<Contestant, String>)];
 
-/// The figures of each contestant, in their order.
-async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figures> {
+/// Times of each contestant, in the given order.
+async fn measure(contestants: &Contestants, schedule: Schedule, args: &Args) -> Vec<Figures> {
     let mut all: Vec<Figures> = contestants.iter().map(|_| Figures::default()).collect();
-    let there = || {
+    let available = || {
         contestants
             .iter()
             .enumerate()
             .filter_map(|(index, (_, one))| Some((index, one.as_ref().ok()?)))
     };
-    if way == Way::Sequential {
-        // In turns, so that what else the machine does falls on all of them.
+    if schedule == Schedule::Sequential {
+        // In turns, so that other load on the machine affects all of them equally.
         for _ in 0..args.iterations {
-            for (index, contestant) in there() {
-                // Nobody's sandboxes are being made while another is measured.
-                for (_, other) in there() {
+            for (index, contestant) in available() {
+                // No pool is being refilled while a contestant is measured.
+                for (_, other) in available() {
                     other.rest().await;
                 }
                 all[index].add(contestant.run().await);
@@ -163,9 +168,9 @@ async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figure
         }
         return all;
     }
-    for (index, contestant) in there() {
+    for (index, contestant) in available() {
         contestant.rest().await;
-        let interval = if way == Way::Staggered { args.interval } else { 0 };
+        let interval = if schedule == Schedule::Staggered { args.interval } else { 0 };
         let runs = (0..args.iterations).map(|number| async move {
             let pause = Duration::from_millis(interval) * u32::try_from(number).unwrap_or(0);
             tokio::time::sleep(pause).await;
@@ -177,27 +182,29 @@ async fn measure(contestants: &Contestants, way: Way, args: &Args) -> Vec<Figure
     all
 }
 
-/// What we set out to reach, and what it came to.
-fn compare(medians: &[(Way, String, Figures)]) {
+/// Prints ratios of medians, with our targets.
+fn compare(medians: &[(Schedule, String, Figures)]) {
     let median = |name: &str| {
-        let found = medians.iter().find(|(way, each, _)| *way == Way::Sequential && each == name);
+        let found = medians
+            .iter()
+            .find(|(schedule, each, _)| *schedule == Schedule::Sequential && each == name);
         found.and_then(|(_, _, figures)| figures.percentile(50.0))
     };
-    println!("\nBeside each other, medians of one after the other");
+    println!("\nRatios of sequential medians");
     let pairs = [
         ("docker exec", "jail, warm", "at least 15"),
         ("docker exec", "docker, warm", "more than 1"),
         ("docker run --rm", "jail, cold", ""),
-        ("bwrap", "jail, cold", "at least 0.91, which is 1.1 the other way round"),
+        ("bwrap", "jail, cold", "at least 0.91, the inverse of 1.1"),
     ];
     for (peer, ours, goal) in pairs {
         if let (Some(theirs), Some(our)) = (median(peer), median(ours)) {
-            let goal = if goal.is_empty() { String::new() } else { format!(" (to reach: {goal})") };
+            let goal = if goal.is_empty() { String::new() } else { format!(" (target: {goal})") };
             println!("  {ours} is {:.2}× as fast as {peer}{goal}", theirs / our);
         }
     }
-    for (way, name, figures) in medians {
-        if *way == Way::Burst && name.contains(',') {
+    for (schedule, name, figures) in medians {
+        if *schedule == Schedule::Burst && name.contains(',') {
             println!("  burst, {name}: {:.0} % done", figures.success() * 100.0);
         }
     }

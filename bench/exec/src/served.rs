@@ -1,5 +1,5 @@
-//! `POST /api/exec` of `print(1)`: a server with a warm pool beside one without, on each backend, and beside
-//! `docker exec`, in one run.
+//! Benchmark of `POST /api/exec` with `print(1)`: a server with a warm pool against one without, on each backend, and
+//! against `docker exec`, in one run.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ use crate::Args;
 use crate::contestants::{Contestant, Peers};
 use crate::figures::{Figures, row};
 
-/// A server of the built program, with a state folder of its own.
+/// `assize serve` process with its own state folder.
 struct Server {
     _child: Child,
     address: String,
@@ -28,18 +28,18 @@ impl Server {
         command.args(["serve", "--json", "--no-auth", "--listen", "127.0.0.1:0"]);
         command.env("XDG_STATE_HOME", folder).env("ASSIZE_SANDBOX_POOL", pool.to_string());
         command.env("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000000");
-        // As much of a processor as the container of `docker exec` can have of a machine's one.
+        // One whole CPU, which the container of `docker exec` can use, too.
         command.env("ASSIZE_SANDBOX_CPUS", "1").env("ASSIZE_PROVIDER", "rehearsal");
         command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().context("starting the server")?;
         let output = child.stdout.take().context("the server has no output")?;
         let mut lines = tokio::io::BufReader::new(output).lines();
-        let mut said = String::new();
+        let mut printed = String::new();
         let address = loop {
             let line = lines.next_line().await?.context("the server ended")?;
-            said.push_str(&line);
-            if let Ok(said) = serde_json::from_str::<Value>(&said) {
-                break said["listen"].as_str().context("no address")?.to_owned();
+            printed.push_str(&line);
+            if let Ok(printed) = serde_json::from_str::<Value>(&printed) {
+                break printed["listen"].as_str().context("no address")?.to_owned();
             }
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -47,12 +47,12 @@ impl Server {
         Ok(Server { _child: child, address: format!("http://{address}"), client })
     }
 
-    /// Runs the program once.
+    /// Runs the code once.
     async fn exec(&self, isolation: Isolation) -> (Duration, Result<(), String>) {
         let body = json!({"code": "print(1)", "settings": {"isolation": isolation.name()}});
-        let begun = Instant::now();
+        let started = Instant::now();
         let done = self.post(&body).await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let done = done.map_err(|error| error.to_string()).and_then(|answer| {
             let good = answer["stdout"] == "1\n" && answer["exit_code"] == 0;
             if good {
@@ -83,12 +83,12 @@ impl Server {
                 _ => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
-        bail!("the warm pool is never full")
+        bail!("the warm pool did not fill in time")
     }
 }
 
 pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Result<()> {
-    let program = args.assize.as_ref().context("which program? `--assize PATH`")?;
+    let program = args.assize.as_ref().context("`--served` requires `--assize PATH`")?;
     let warm = Server::start(program, &folder.join("warm"), args.pool).await?;
     let cold = Server::start(program, &folder.join("cold"), 0).await?;
     let docker_exec = peers.contestants().into_iter().find(|(name, _)| name == "docker exec");
@@ -109,16 +109,16 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
             continue;
         }
         let measured = measure(args, &warm, &cold, docker_exec.as_ref(), isolation).await?;
-        let [from_pool, made, peer] = &measured;
+        let [from_pool, without_pool, peer] = &measured;
         println!("{}", from_pool.row(&format!("{isolation}, warm")));
-        println!("{}", made.row(&format!("{isolation}, cold")));
+        println!("{}", without_pool.row(&format!("{isolation}, cold")));
         if docker_exec.is_some() {
-            println!("{}", peer.row("docker exec beside it"));
+            println!("{}", peer.row("docker exec in turns"));
         }
         let pool = warm.full(isolation).await?;
         ratios.push((isolation, measured, pool));
     }
-    println!("\nBeside each other");
+    println!("\nRatios");
     for (isolation, [warm, cold, peer], pool) in &ratios {
         for (name, other) in [("cold", cold), ("docker exec", peer)] {
             for percent in [50.0, 99.0] {
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: &Args, folder: &Path, peers: &Peers) -> anyhow::Re
     Ok(())
 }
 
-/// Warm, cold, and `docker exec`.
+/// Times with a warm pool, without one, and of `docker exec`.
 async fn measure(
     args: &Args,
     warm: &Server,
@@ -151,17 +151,17 @@ async fn measure(
     docker_exec: Option<&Contestant>,
     isolation: Isolation,
 ) -> anyhow::Result<[Figures; 3]> {
-    let [mut from_pool, mut made, mut peer] = [(); 3].map(|()| Figures::default());
-    // The first request of a backend finds out what there is.
+    let [mut from_pool, mut without_pool, mut peer] = [(); 3].map(|()| Figures::default());
+    // The first request of a backend also probes it.
     cold.exec(isolation).await.1.map_err(anyhow::Error::msg)?;
     for _ in 0..args.iterations {
         warm.full(isolation).await?;
         from_pool.add(warm.exec(isolation).await);
         warm.full(isolation).await?;
-        made.add(cold.exec(isolation).await);
+        without_pool.add(cold.exec(isolation).await);
         if let Some(docker_exec) = docker_exec {
             peer.add(docker_exec.run().await);
         }
     }
-    Ok([from_pool, made, peer])
+    Ok([from_pool, without_pool, peer])
 }

@@ -1,4 +1,4 @@
-//! What the kernel says this process has used.
+//! CPU time and memory of this process, as the kernel counts them.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::Context;
 pub(crate) fn cpu_time() -> anyhow::Result<Duration> {
     let mut total = 0;
     for task in fs::read_dir("/proc/self/task")? {
-        // A thread may end while we look.
+        // A thread may end meanwhile.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
         total += text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
     }
@@ -24,9 +24,9 @@ pub(crate) fn peak_kb() -> anyhow::Result<u64> {
     status("VmHWM:")
 }
 
-/// Sets the peak back to what is in use now.
+/// Resets the peak to the current memory use.
 pub(crate) fn reset_peak() -> anyhow::Result<()> {
-    fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")
+    fs::write("/proc/self/clear_refs", "5").context("cannot reset the memory peak")
 }
 
 fn status(field: &str) -> anyhow::Result<u64> {

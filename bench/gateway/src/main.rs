@@ -1,10 +1,9 @@
-//! What a call through the gateway costs us, beside the bare HTTP client, in one run.
+//! Benchmark of a call through the gateway against a bare HTTP client, in one run.
 //!
-//! Both ask the same server on loopback, a process of its own that answers at once with the same
-//! 600 characters. The bare client posts bytes that were made beforehand and throws the answer away;
-//! the gateway words the request, reserves, paces, sends, reads and accounts for it. Rounds of the
-//! two alternate, so that what else the machine does falls on both. Absolute times say more about
-//! the machine than about us: look at the ratios and at the CPU time.
+//! Both call the same server on loopback, a separate process that answers at once with the same 600 characters. The
+//! bare client posts prepared bytes and discards the answer; the gateway encodes the request, reserves budget, applies
+//! rate limits, sends, parses and accounts for it. Rounds of the two alternate, so that other load on the machine affects
+//! both. Absolute times depend on the machine: compare the ratios and the CPU time.
 
 mod machine;
 mod server;
@@ -13,21 +12,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use assize_config::{Provider, Secret};
-use assize_gateway::{Endpoint, Gateway, HttpClient, Limits, Options, Pacer};
-use assize_llm::{Call, Model, Prompt, Request, Turn};
+use assize_config::{ApiKey, Provider};
+use assize_gateway::{Endpoint, Gateway, GatewayOptions, HttpClient, RateLimiter, RateLimits};
+use assize_llm::{CallOptions, Model, ModelRequest, Prompt, TranscriptTurn};
 use clap::Parser;
 use tokio::task::JoinSet;
 
 #[derive(Parser)]
 struct Args {
-    /// Calls of each kind for each number at once
+    /// Number of calls of each client at each concurrency
     #[arg(long, default_value_t = 8000)]
     calls: usize,
-    /// Rounds that the calls are spread over
+    /// Number of rounds that the calls are split into
     #[arg(long, default_value_t = 8)]
     rounds: usize,
-    /// Be the server
+    /// Run the server
     #[arg(long, hide = true)]
     serve: bool,
 }
@@ -38,11 +37,11 @@ async fn main() -> anyhow::Result<()> {
     if args.serve {
         return server::serve();
     }
-    let server = server::Server::start()?;
+    let server = server::PeerServer::start()?;
     let ours = Arc::new(Ours::new(&server.address)?);
     let bare = Arc::new(Bare::new(&server.address)?);
     println!(
-        "{} calls of each kind, a request of {:.1} KB, an answer of 600 characters; \
+        "{} calls of each client, request of {:.1} KB, answer of 600 characters; \
          {} cores, {} build",
         args.calls,
         bare.body.len() as f64 / 1000.0,
@@ -51,10 +50,10 @@ async fn main() -> anyhow::Result<()> {
     );
     println!("at once  client    p50 ms   p99 ms   CPU µs/call");
     for at_once in [1, 16, 256] {
-        let (mut bare_took, mut our_took) = (Took::default(), Took::default());
-        // Connections and code are warm before anything counts.
-        round(&bare, at_once, at_once * 2, &mut Took::default()).await?;
-        round(&ours, at_once, at_once * 2, &mut Took::default()).await?;
+        let (mut bare_took, mut our_took) = (Timings::default(), Timings::default());
+        // Warm up connections and code before measuring.
+        round(&bare, at_once, at_once * 2, &mut Timings::default()).await?;
+        round(&ours, at_once, at_once * 2, &mut Timings::default()).await?;
         for _ in 0..args.rounds {
             let calls = (args.calls / args.rounds).max(at_once);
             round(&bare, at_once, calls, &mut bare_took).await?;
@@ -77,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     memory(&bare, &ours).await
 }
 
-/// What 256 calls under way take in memory, above what the process had before.
+/// Prints the memory that 256 concurrent calls need, beside the memory before.
 async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
     for (name, before, peak) in [
         ("bare", machine::resident_kb()?, peak_of(bare).await?),
@@ -94,17 +93,17 @@ async fn memory(bare: &Arc<Bare>, ours: &Arc<Ours>) -> anyhow::Result<()> {
 
 async fn peak_of<C: Client>(client: &Arc<C>) -> anyhow::Result<u64> {
     machine::reset_peak()?;
-    round(client, 256, 2560, &mut Took::default()).await?;
+    round(client, 256, 2560, &mut Timings::default()).await?;
     machine::peak_kb()
 }
 
-/// Something that makes one call.
+/// Client that makes one call.
 trait Client: Send + Sync + 'static {
     fn call(&self) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
 #[derive(Default)]
-struct Took {
+struct Timings {
     each: Vec<Duration>,
     cpu: Duration,
 }
@@ -115,7 +114,7 @@ struct Row {
     cpu: f64,
 }
 
-impl Took {
+impl Timings {
     fn row(mut self) -> Row {
         self.each.sort_unstable();
         let at = |share: f64| {
@@ -133,7 +132,7 @@ async fn round<C: Client>(
     client: &Arc<C>,
     at_once: usize,
     calls: usize,
-    took: &mut Took,
+    took: &mut Timings,
 ) -> anyhow::Result<()> {
     let cpu = machine::cpu_time()?;
     let mut workers = JoinSet::new();
@@ -157,31 +156,33 @@ async fn round<C: Client>(
     Ok(())
 }
 
-/// A turn of a debate as it stands after a few rounds.
-fn request() -> Request {
-    let paragraph = "The unit economics of the move depend on volumes that nobody has shown yet. ";
+/// Request for a turn of a debate after a few rounds.
+fn request() -> ModelRequest {
+    let paragraph =
+        "The unit economics of the move depend on volumes that the plan does not show yet. ";
     let mut prompt = Prompt::question("You are the critic. Answer the last point, and no other.")
         .block("house", paragraph.repeat(10))
         .block("company", paragraph.repeat(40))
         .block("move", paragraph.repeat(20));
-    prompt.transcript = (0..8).map(|_| Turn::User { text: paragraph.repeat(8).into() }).collect();
-    Request::new(prompt)
+    prompt.transcript =
+        (0..8).map(|_| TranscriptTurn::User { text: paragraph.repeat(8).into() }).collect();
+    ModelRequest::new(prompt)
 }
 
 struct Ours {
     gateway: Gateway,
-    request: Request,
+    request: ModelRequest,
 }
 
 impl Ours {
     fn new(address: &str) -> anyhow::Result<Ours> {
         let endpoint = Endpoint {
             base_url: format!("http://{address}"),
-            key: Some(Secret::new("sk-bench")),
+            key: Some(ApiKey::new("sk-bench")),
             ..Endpoint::new(Provider::Anthropic)
         };
-        let pacer = Pacer::new(Limits { concurrency: 256, ..Limits::default() });
-        let options = Options { pacer, ..Options::default() };
+        let pacer = RateLimiter::new(RateLimits { concurrency: 256, ..RateLimits::default() });
+        let options = GatewayOptions { pacer, ..GatewayOptions::default() };
         let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, options);
         Ok(Ours { gateway, request: request() })
     }
@@ -189,8 +190,8 @@ impl Ours {
 
 impl Client for Ours {
     async fn call(&self) -> anyhow::Result<()> {
-        let response = self.gateway.generate(&self.request, Call::default()).await?;
-        anyhow::ensure!(response.text.len() == 600, "another answer");
+        let response = self.gateway.generate(&self.request, CallOptions::default()).await?;
+        anyhow::ensure!(response.text.len() == 600, "unexpected answer");
         Ok(())
     }
 }
@@ -206,7 +207,7 @@ impl Bare {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let text = serde_json::to_string(&request())?;
         Ok(Bare {
-            client: reqwest::Client::builder().build().context("the bare client")?,
+            client: reqwest::Client::builder().build().context("cannot create the bare client")?,
             url: format!("http://{address}/v1/messages"),
             body: text.into_bytes(),
         })
@@ -218,7 +219,7 @@ impl Client for Bare {
         let request = self.client.post(&self.url).header("content-type", "application/json");
         let response = request.body(self.body.clone()).send().await?;
         let bytes = response.bytes().await?;
-        anyhow::ensure!(bytes.len() > 600, "another answer");
+        anyhow::ensure!(bytes.len() > 600, "unexpected answer");
         Ok(())
     }
 }

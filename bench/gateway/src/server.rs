@@ -1,4 +1,4 @@
-//! A server that answers at once, in a process of its own, so that its CPU time is not ours.
+//! HTTP server that answers at once, in a separate process, so that its CPU time is not counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,27 +6,27 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// A server process; it ends with this value.
-pub(crate) struct Server {
+/// Server process that is killed on drop.
+pub(crate) struct PeerServer {
     child: Child,
     pub(crate) address: String,
 }
 
-impl Server {
-    pub(crate) fn start() -> anyhow::Result<Server> {
+impl PeerServer {
+    pub(crate) fn start() -> anyhow::Result<PeerServer> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("--serve")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut address = String::new();
-        let stdout = child.stdout.take().context("the server's output")?;
+        let stdout = child.stdout.take().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut address)?;
-        Ok(Server { child, address: address.trim().to_owned() })
+        Ok(PeerServer { child, address: address.trim().to_owned() })
     }
 }
 
-impl Drop for Server {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -36,7 +36,7 @@ impl Drop for Server {
 pub(crate) fn serve() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
-    // Should the bench be killed, its end of the pipe closes and the server goes, too.
+    // If the benchmark is killed, its end of the pipe closes, and the server exits, too.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);

@@ -1,13 +1,12 @@
-//! What a run of the graph costs, with and without durability, beside LangGraph in the same run.
+//! Benchmark of the graph, with and without durability, against LangGraph in the same run.
 //!
-//! Both do the same three pieces of work with a model that answers at once, with the same answers of
-//! 600 characters: (a) one debate of 61 calls, (b) fifteen branches of one call each and a reduce,
-//! (c) fifteen debates side by side. Each without durability, and with every finished call durable
-//! in SQLite; the peer in its `sync` mode. Each case and side is a process of its own, and the two
-//! sides alternate, so that what else the machine does falls on both. Absolute times say more about
-//! the machine than about us: look at the ratios.
+//! Both run the same three cases with a model that answers at once, with the same answers of 600 characters: (a) one
+//! debate of 61 calls, (b) fifteen branches of one call each and a reduce, (c) fifteen parallel debates. Each without
+//! durability, and with every finished call durable in SQLite; the peer in its `sync` mode. Each case and side is a
+//! separate process, and the two sides alternate, so that other load on the machine affects both. Absolute times depend
+//! on the machine: compare the ratios.
 //!
-//! `scripts/bench-graph` makes the peer's virtual environment and runs this.
+//! `scripts/bench-graph` creates the peer's virtual environment and runs this.
 
 mod ours;
 
@@ -18,26 +17,26 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-/// The length of an answer, in characters.
+/// Length of an answer, in characters.
 const ANSWER: usize = 600;
 
 #[derive(Parser)]
 struct Args {
-    /// The peer's Python
+    /// Python with LangGraph, for the peer
     #[arg(long, value_name = "FILE", required_unless_present = "ours")]
     python: Option<PathBuf>,
-    /// Runs of each case in each turn
+    /// Number of runs of each case in each turn
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-    /// Turns of the two sides
+    /// Number of turns of the two sides
     #[arg(long, default_value_t = 3)]
     turns: usize,
-    /// Be our side: CASE MODE
+    /// Run one case of our side: CASE MODE
     #[arg(long, hide = true, num_args = 2)]
     ours: Option<Vec<String>>,
 }
 
-/// The pieces of work: name, what it is, and how many calls it makes.
+/// Cases: name, description, and number of calls.
 const CASES: [(&str, &str, usize); 3] = [
     ("a", "one debate, 61 calls", 61),
     ("b", "15 branches and a reduce", 15),
@@ -45,19 +44,19 @@ const CASES: [(&str, &str, usize); 3] = [
 ];
 
 const MODES: [(&str, &str); 3] =
-    [("none", "nothing kept"), ("NORMAL", "SQLite, NORMAL"), ("FULL", "SQLite, FULL")];
+    [("none", "not durable"), ("NORMAL", "SQLite, NORMAL"), ("FULL", "SQLite, FULL")];
 
-/// What one side took for one case.
+/// Measurements of one side for one case.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Took {
+struct Measurements {
     seconds: Vec<f64>,
-    /// On disk, after the last run.
+    /// Size on disk after the last run.
     bytes: u64,
     peak_kb: u64,
 }
 
-impl Took {
-    fn add(&mut self, other: Took) {
+impl Measurements {
+    fn add(&mut self, other: Measurements) {
         self.seconds.extend(other.seconds);
         self.bytes = other.bytes;
         self.peak_kb = self.peak_kb.max(other.peak_kb);
@@ -70,7 +69,7 @@ impl Took {
     }
 }
 
-/// What the model answers, the same for both sides.
+/// Answers of the model, the same for both sides.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answers {
     prose: Vec<String>,
@@ -84,9 +83,9 @@ fn main() -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&took)?);
         return Ok(());
     }
-    let python = args.python.context("no Python for the peer")?;
+    let python = args.python.context("`--python` is required")?;
     println!(
-        "answers of {ANSWER} characters at once, medians of {} runs; {} cores, {} build; LangGraph {}",
+        "immediate answers of {ANSWER} characters, medians of {} runs; {} cores, {} build; LangGraph {}",
         args.repeats * args.turns,
         std::thread::available_parallelism()?,
         if cfg!(debug_assertions) { "debug" } else { "release" },
@@ -111,7 +110,7 @@ fn main() -> anyhow::Result<()> {
     );
     for (case, what, calls) in CASES {
         for (mode, name) in MODES {
-            let (mut ours, mut theirs) = (Took::default(), Took::default());
+            let (mut ours, mut theirs) = (Measurements::default(), Measurements::default());
             for _ in 0..args.turns {
                 ours.add(our_side(case, mode, args.repeats)?);
                 theirs.add(peer(&python, case, mode, args.repeats, &file)?);
@@ -136,14 +135,14 @@ fn main() -> anyhow::Result<()> {
         }
     }
     println!(
-        "\n“×text” is what is on disk against the {ANSWER} characters of each answer; “net” is the same \
-         without the {} KB of an empty store of ours.",
+        "\n“×text” is the size on disk divided by the text of all answers ({ANSWER} characters each); “net” is our size \
+         without the {} KB of an empty store.",
         empty / 1000
     );
     Ok(())
 }
 
-/// Prose of which no two answers are alike.
+/// Generates answers of which no two are equal.
 fn answers() -> Answers {
     const WORDS: [&str; 48] = [
         "margin", "the", "plan", "a", "risk", "of", "station", "and", "loan", "which", "customer",
@@ -180,7 +179,7 @@ fn answers() -> Answers {
     Answers { prose, scores }
 }
 
-fn our_side(case: &str, mode: &str, repeats: usize) -> anyhow::Result<Took> {
+fn our_side(case: &str, mode: &str, repeats: usize) -> anyhow::Result<Measurements> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--ours", case, mode, "--repeats", &repeats.to_string()]);
     outcome(command)
@@ -192,14 +191,14 @@ fn peer(
     mode: &str,
     repeats: usize,
     answers: &Path,
-) -> anyhow::Result<Took> {
+) -> anyhow::Result<Measurements> {
     let mut command = Command::new(python);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peer.py"));
     command.args([case, mode, &repeats.to_string()]).arg(answers);
     outcome(command)
 }
 
-fn outcome(mut command: Command) -> anyhow::Result<Took> {
+fn outcome(mut command: Command) -> anyhow::Result<Measurements> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} failed: {errors}");

@@ -1,4 +1,4 @@
-//! Our side of the comparison.
+//! Our side of the benchmark.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,38 +6,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
-use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, graph};
+use assize_debate::{
+    DebateCompany, DebateOptions, DebatePersonas, DebateState, MoveDocument, graph,
+};
 use assize_graph::{Branch, Context, END, Graph, NodeError, RunOptions, State};
-use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
+use assize_llm::{CallOptions, Model, ModelError, ModelRequest, ModelResponse, StopReason};
 use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{Answers, Took};
+use crate::{Answers, Measurements};
 
 const MOVE: &str = "# Open a second bakery\n\nWe open a second shop near the station, with a loan.";
 
-/// Answers at once, with the answers it was given.
-struct Instantly {
+/// Model that answers at once, with prepared answers.
+struct InstantModel {
     answers: Answers,
     calls: AtomicUsize,
 }
 
 #[async_trait]
-impl Model for Instantly {
-    async fn generate(&self, request: &Request, _: Call<'_>) -> Result<Response, ModelError> {
+impl Model for InstantModel {
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        _: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let prose = &self.answers.prose;
         let text = match request.schema {
             Some(_) => self.answers.scores.clone(),
             None => prose[(number + 1) % prose.len()].clone(),
         };
-        Ok(Response {
+        Ok(ModelResponse {
             text,
             tool_calls: Vec::new(),
-            stop: Stop::End,
+            stop: StopReason::End,
             usage: Some(Usage { input: 4321, cached_input: 4000, cache_write: 200, output: 150 }),
             cost: Cost::Known(Money::from_nanos(1_234_567)),
             provider: "anthropic".to_owned(),
@@ -50,7 +56,7 @@ impl Model for Instantly {
     }
 }
 
-/// Fifteen of something.
+/// State of a graph with fifteen branches.
 #[derive(Clone, Default)]
 struct Fan {
     results: Vec<String>,
@@ -83,19 +89,20 @@ async fn reduce(context: Context<Fan>) -> Result<Vec<Update>, NodeError> {
     Ok(vec![Update::Total(context.state().results.iter().map(String::len).sum())])
 }
 
-/// A failure that cannot happen here.
+/// Error of a branch; never occurs here.
 #[derive(Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[error("no answer")]
 struct NoAnswer;
 
-fn fan_of_calls(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
+fn fan_of_calls(model: Arc<InstantModel>) -> anyhow::Result<Graph<Fan>> {
     let work = move |context: Context<Fan>| {
         let model = model.clone();
         async move {
             let number = context.item().copied().unwrap_or_default();
-            let request = Request::question(format!("Move {number}"));
-            let call =
-                async { model.generate(&request, Call::default()).await.map_err(|_| NoAnswer) };
+            let request = ModelRequest::question(format!("Move {number}"));
+            let call = async {
+                model.generate(&request, CallOptions::default()).await.map_err(|_| NoAnswer)
+            };
             let response =
                 context.effect("call", || request.fingerprint(), call, |_| Vec::new()).await?;
             Ok(vec![Update::Result(response.text)])
@@ -105,11 +112,11 @@ fn fan_of_calls(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
     Ok(wired(fan)?)
 }
 
-fn fan_of_debates(model: Arc<Instantly>) -> anyhow::Result<Graph<Fan>> {
-    let debate = graph(model, Options::default())?;
+fn fan_of_debates(model: Arc<InstantModel>) -> anyhow::Result<Graph<Fan>> {
+    let debate = graph(model, DebateOptions::default())?;
     let leave = |state: DebateState| {
-        let said = state.logs[0].iter().map(|entry| &*entry.content).collect();
-        vec![Update::Result(said)]
+        let text = state.logs[0].iter().map(|entry| &*entry.content).collect();
+        vec![Update::Result(text)]
     };
     let enter = |_: &Fan, number: Option<&usize>| start(&format!("m{}", number.unwrap_or(&0)));
     let fan = Graph::builder("fan").subgraph("work", debate, enter, leave);
@@ -131,30 +138,38 @@ fn wired(fan: assize_graph::GraphBuilder<Fan>) -> Result<Graph<Fan>, assize_grap
 
 fn start(move_id: &str) -> DebateState {
     let document = MoveDocument { move_id: move_id.to_owned(), content: MOVE.to_owned() };
-    DebateState::new(document, Company::default(), Arc::new(Personas::default()), 10)
+    DebateState::new(document, DebateCompany::default(), Arc::new(DebatePersonas::default()), 10)
 }
 
-/// Runs one case and checks that it did its work.
-async fn work(case: &str, model: &Arc<Instantly>, options: RunOptions) -> anyhow::Result<()> {
+/// Runs one case and checks its result.
+async fn work(case: &str, model: &Arc<InstantModel>, options: RunOptions) -> anyhow::Result<()> {
     match case {
         "a" => {
-            let state = graph(model.clone(), Options::default())?.run(start("m1"), options).await?;
-            ensure!(state.total_score == 90 && state.logs[2].len() == 20, "no whole debate");
+            let state =
+                graph(model.clone(), DebateOptions::default())?.run(start("m1"), options).await?;
+            ensure!(
+                state.total_score == 90 && state.logs[2].len() == 20,
+                "the debate is incomplete"
+            );
         }
         "b" => {
             let fan = fan_of_calls(model.clone())?.run(Fan::default(), options).await?;
-            ensure!(fan.total == 15 * crate::ANSWER, "not all branches");
+            ensure!(fan.total == 15 * crate::ANSWER, "not all branches have finished");
         }
         "c" => {
             let fan = fan_of_debates(model.clone())?.run(Fan::default(), options).await?;
-            ensure!(fan.total == 15 * 20 * crate::ANSWER, "not all debates");
+            ensure!(fan.total == 15 * 20 * crate::ANSWER, "not all debates have finished");
         }
-        other => bail!("there is no case `{other}`"),
+        other => bail!("unknown case `{other}`"),
     }
     Ok(())
 }
 
-async fn kept(case: &str, model: &Arc<Instantly>, store: Arc<dyn Store>) -> anyhow::Result<()> {
+async fn work_in_store(
+    case: &str,
+    model: &Arc<InstantModel>,
+    store: Arc<dyn Store>,
+) -> anyhow::Result<()> {
     let run = NewRun {
         kind: RunKind::Debate,
         title: case.to_owned(),
@@ -175,16 +190,16 @@ pub(crate) fn run(
     mode: &str,
     repeats: usize,
     answers: Answers,
-) -> anyhow::Result<Took> {
+) -> anyhow::Result<Measurements> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let model = Arc::new(Instantly { answers, calls: AtomicUsize::new(0) });
+    let model = Arc::new(InstantModel { answers, calls: AtomicUsize::new(0) });
     let durability = match mode {
         "none" => None,
         "NORMAL" => Some(Durability::ProcessCrash),
         "FULL" => Some(Durability::PowerLoss),
-        other => bail!("there is no mode `{other}`"),
+        other => bail!("unknown mode `{other}`"),
     };
-    let mut took = Took::default();
+    let mut took = Measurements::default();
     for number in 0..=repeats {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("store.db");
@@ -194,14 +209,14 @@ pub(crate) fn run(
             }
             None => None,
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         match store.clone() {
-            Some(store) => runtime.block_on(kept(case, &model, store))?,
+            Some(store) => runtime.block_on(work_in_store(case, &model, store))?,
             None => runtime.block_on(work(case, &model, RunOptions::default()))?,
         }
-        // The first run is for warming up.
+        // The first run is a warm-up.
         if number > 0 {
-            took.seconds.push(begun.elapsed().as_secs_f64());
+            took.seconds.push(started.elapsed().as_secs_f64());
         }
         drop(store);
         took.bytes = bytes_in(folder.path())?;
@@ -225,10 +240,10 @@ fn bytes_in(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// The most memory that this process has had, as the kernel counts it.
+/// Peak resident memory of this process.
 fn peak_kb() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let figure = line.and_then(|line| line.split_whitespace().next());
-    Ok(figure.context("the kernel does not say how much memory was used")?.parse()?)
+    Ok(figure.context("no VmHWM in /proc/self/status")?.parse()?)
 }

@@ -1,23 +1,25 @@
-//! The whole loop of `assize run`, with a model that answers at once and a program that works at the
-//! first attempt: what it takes, and how much of that is neither the model nor the program. Beside it,
-//! in the same run, the same program by `docker exec` into a container that is running.
+//! Benchmark of the whole loop of `assize run`, with a model that answers at once and a program that succeeds at the first
+//! attempt: its time, and the overhead besides model and program. For comparison, the same program is run by
+//! `docker exec` in a running container.
 //!
-//! Everything is the real thing: the gateway, the graph, the journal in SQLite, a warm pool of jails.
-//! Times on a shared machine are noise: look at the ratios.
+//! Gateway, graph, SQLite journal and warm pool of jails are real. Times on a shared machine are noisy: compare the
+//! ratios.
 
-#![expect(clippy::print_stdout, reason = "this program is there to print")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use assize_code::{CodeState, Court, Options, Task, Verdict, graph};
+use assize_code::{CodeOptions, CodeRunner, CodeState, CodeTask, CodeVerdict, graph};
 use assize_gateway::{Gateway, Rehearsal};
 use assize_graph::{Graph, RunOptions};
 use assize_run::{Ending, NewRun, RunJournal, RunKind, Store};
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Interpreter, Language, Manager, Pool, PoolOptions, Spec};
+use assize_sandbox::{
+    Interpreter, Language, PoolOptions, SandboxManager, SandboxPool, SandboxSpec,
+};
 use assize_store::{Access, Durability, SqliteStore};
 use clap::Parser;
 
@@ -25,21 +27,21 @@ const TASK: &str = "Calculate fibonacci(10)";
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// How often each is run, one after the other
+    /// Number of sequential runs of each
     #[arg(long, default_value_t = 100)]
     iterations: usize,
-    /// How many run at once
+    /// Number of concurrent runs
     #[arg(long, default_value_t = 50)]
     at_once: usize,
-    /// Sandboxes that wait
+    /// Size of the warm pool
     #[arg(long, default_value_t = 5)]
     pool: usize,
-    /// The Python of the jails
+    /// Python for the jails
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
 }
 
-/// What one run took: all of it, and what the program itself took.
+/// Time of one run: in total, and of the program itself.
 struct Took {
     all: Duration,
     program: Duration,
@@ -49,13 +51,13 @@ struct Took {
 struct Bench {
     graph: Graph<CodeState>,
     store: Arc<dyn Store>,
-    pool: Arc<Pool>,
+    pool: Arc<SandboxPool>,
 }
 
 impl Bench {
-    /// One run, from the task to the verdict that is kept.
+    /// Executes one run, from the task to the stored verdict.
     async fn run(&self) -> anyhow::Result<Took> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let new = NewRun {
             kind: RunKind::Code,
             title: TASK.to_owned(),
@@ -67,15 +69,15 @@ impl Bench {
         let (_, claim) = self.store.create_run(new, "bench").await?;
         let journal = Arc::new(RunJournal::fresh(self.store.clone(), claim));
         let options = RunOptions::with_journal(journal.clone());
-        let state = self.graph.run(CodeState::new(Task::new(TASK)), options).await?;
-        let verdict = Verdict::from(&state);
+        let state = self.graph.run(CodeState::new(CodeTask::new(TASK)), options).await?;
+        let verdict = CodeVerdict::from(&state);
         let result = serde_json::to_value(&verdict)?;
         journal.finish(Ending::Done { result }, Vec::new()).await?;
-        let all = begun.elapsed();
+        let all = started.elapsed();
         let execution = verdict.history.last().and_then(|last| last.execution.clone());
         let Some(execution) = execution.filter(|_| verdict.answer.as_deref() == Some("55\n"))
         else {
-            bail!("the run did not come to its answer: {:?}", verdict.error);
+            bail!("the run did not give the expected answer: {:?}", verdict.error);
         };
         let code = verdict.code.unwrap_or_default();
         Ok(Took { all, program: execution.outcome.duration, code })
@@ -85,25 +87,25 @@ impl Bench {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let folder = tempfile::tempdir().context("making a folder")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     let found = Interpreter::find(Language::Python, Some(&args.python), None);
     let jail = Arc::new(Jail::new(vec![found.map_err(anyhow::Error::msg)?]));
-    let manager = Manager::open(folder.path().join("sandboxes"), jail, &[]).await?;
-    let waiting = PoolOptions { size: args.pool, ..PoolOptions::default() };
-    let pool = Arc::new(manager.pool(Spec::default(), waiting));
-    let options = assize_gateway::Options {
+    let manager = SandboxManager::open(folder.path().join("sandboxes"), jail, &[]).await?;
+    let pool_options = PoolOptions { size: args.pool, ..PoolOptions::default() };
+    let pool = Arc::new(manager.pool(SandboxSpec::default(), pool_options));
+    let options = assize_gateway::GatewayOptions {
         script: Some(Arc::new(|request| {
             assize_code::rehearsal::answer(request).map(|known| known.map(Into::into))
         })),
-        ..assize_gateway::Options::default()
+        ..assize_gateway::GatewayOptions::default()
     };
     let model = Arc::new(Gateway::to_rehearsal(Rehearsal::default(), options));
-    let court = Court::new(model, "rehearsal", pool.clone(), Options::default());
+    let court = CodeRunner::new(model, "rehearsal", pool.clone(), CodeOptions::default());
     let access = Access::Write(Durability::ProcessCrash);
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&folder.path().join("store.db"), access)?);
     let bench = Bench { graph: graph(Arc::new(court))?, store, pool };
-    // What the sandbox has is found out once in the life of a process.
+    // Warm up: the sandbox is probed once per process.
     bench.pool.ready().await?;
     let code = bench.run().await?.code;
 
@@ -119,7 +121,7 @@ async fn main() -> anyhow::Result<()> {
             beside.push(peer.run().await?);
         }
     }
-    println!("One after the other, {} each, a sandbox waiting", args.iterations);
+    println!("One after the other, {} each, with an idle sandbox", args.iterations);
     println!("{:<34} {:>8} {:>8}", "", "p50 ms", "p95 ms");
     row("the whole loop", &mut all);
     row("  neither model nor program", &mut rest);
@@ -129,20 +131,20 @@ async fn main() -> anyhow::Result<()> {
     }
 
     bench.pool.ready().await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let runs = futures_util::future::join_all((0..args.at_once).map(|_| bench.run())).await;
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let mut done: Vec<Duration> = Vec::new();
     for run in runs {
         done.push(run?.all);
     }
-    println!("\nAll {} at once, {} of them with a sandbox waiting", args.at_once, args.pool);
+    println!("\nAll {} at once, {} of them with an idle sandbox", args.at_once, args.pool);
     row("the whole loop", &mut done);
     println!("{} of {} done in {seconds:.2} s", done.len(), args.at_once);
 
     println!();
     let overhead = percentile(&mut rest, 50);
-    println!("our own share: {overhead:.1} ms (to reach: less than 10)");
+    println!("own overhead: {overhead:.1} ms (target: less than 10)");
     if peer.is_ok() {
         let ratio = percentile(&mut beside, 50) / percentile(&mut all, 50);
         println!("the whole loop is {ratio:.1}× as fast as docker exec of its program alone");
@@ -159,14 +161,14 @@ fn row(name: &str, times: &mut [Duration]) {
     println!("{name:<34} {p50:>8.1} {p95:>8.1}");
 }
 
-/// In milliseconds.
+/// Percentile of times, in milliseconds.
 fn percentile(times: &mut [Duration], percent: usize) -> f64 {
     times.sort();
     let at = (times.len().saturating_sub(1) * percent).div_ceil(100);
     times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
-/// A container that is running, and the program to be run in it.
+/// Running container, and the program to run in it.
 struct Peer {
     container: String,
     code: String,
@@ -182,10 +184,10 @@ impl Peer {
     }
 
     async fn run(&self) -> anyhow::Result<Duration> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let printed = docker(&["exec", &self.container, "python3", "-c", &self.code]).await;
         match printed.map_err(anyhow::Error::msg)?.as_str() {
-            "55\n" => Ok(begun.elapsed()),
+            "55\n" => Ok(started.elapsed()),
             other => bail!("docker exec printed {other:?}"),
         }
     }
@@ -201,6 +203,6 @@ async fn docker(words: &[&str]) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(said.lines().next().unwrap_or("docker failed").to_owned())
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(message.lines().next().unwrap_or("docker failed").to_owned())
 }

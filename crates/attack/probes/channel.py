@@ -1,41 +1,41 @@
 
 
-# The guest's channel: the process that started us, and what it says to the host.
+# Probes on the guest agent, which started this program, and on its channel to the host.
 #
-# Inside, the guest is process 1. Outside, the control does the same to a process of its own user.
+# Inside, the guest agent is process 1. On the host, the control attacks a process of its own user instead.
 
 
 def guest_file(given, name):
     return f"/proc/{given.guest}/{name}"
 
 
-@probe("channel/environment", "reads the guest's environment")
+@probe("channel/environment", "reads the guest agent's environment")
 def guest_environment(given):
     read(guest_file(given, "environ"))
     return True
 
 
-@probe("channel/memory-map", "learns where the guest's memory is")
+@probe("channel/memory-map", "reads the guest agent's memory map")
 def memory_map(given):
     return len(read(guest_file(given, "maps"))) > 0
 
 
 def first_mapping(given):
-    """The guest's first page, or where it would be if that were known."""
+    """Address of the guest agent's first page, or a guess if the memory map is not readable."""
     try:
         return int(read(guest_file(given, "maps")).split(b"-")[0], 16)
     except (OSError, ValueError):
         return 0x400000
 
 
-@probe("channel/memory-file", "reads the guest's memory")
+@probe("channel/memory-file", "reads the guest agent's memory through `/proc`")
 def guest_memory(given):
     with open(guest_file(given, "mem"), "rb", buffering=0) as memory:
         memory.seek(first_mapping(given))
         return len(memory.read(4)) == 4
 
 
-@probe("channel/memory-call", "reads the guest's memory with one system call")
+@probe("channel/memory-call", "reads the guest agent's memory with `process_vm_readv`")
 def guest_memory_call(given):
     buffer = ctypes.create_string_buffer(4)
     ours = struct.pack("PN", ctypes.addressof(buffer), 4)
@@ -43,7 +43,7 @@ def guest_memory_call(given):
     return must("process_vm_readv", given.guest, ours, 1, theirs, 1, 0) == 4
 
 
-@probe("channel/memory-write", "writes into the guest, at an address that is not there")
+@probe("channel/memory-write", "writes to the guest agent's memory (at an invalid address)")
 def guest_memory_write(given):
     buffer = ctypes.create_string_buffer(4)
     ours = struct.pack("PN", ctypes.addressof(buffer), 4)
@@ -52,44 +52,44 @@ def guest_memory_write(given):
     return error == errno.EFAULT, os.strerror(error)
 
 
-@probe("channel/debugger", "attaches to the guest as a debugger")
+@probe("channel/debugger", "attaches to the guest agent with `ptrace`")
 def guest_debugger(given):
     must("ptrace", 0x4206, given.guest, 0, 0)
     return True
 
 
-@probe("channel/descriptor-list", "lists what the guest has open")
+@probe("channel/descriptor-list", "lists the guest agent's open descriptors")
 def descriptor_list(given):
     return len(os.listdir(guest_file(given, "fd"))) > 0
 
 
-@probe("channel/descriptor-open", "opens the guest's channel through `/proc`")
+@probe("channel/descriptor-open", "opens the guest agent's channel through `/proc`")
 def descriptor_open(given):
     return any_opened([guest_file(given, f"fd/{number}") for number in range(10)], os.O_WRONLY)
 
 
-@probe("channel/descriptor-take", "takes a copy of the guest's channel")
+@probe("channel/descriptor-take", "copies the guest agent's channel with `pidfd_getfd`")
 def descriptor_take(given):
     os.close(must("pidfd_getfd", must("pidfd_open", given.guest, 0), 0, 0))
     return True
 
 
-@probe("channel/program", "opens the guest's program for reading, to look for what it hides")
+@probe("channel/program", "opens the guest agent's executable for reading")
 def guest_program(given):
     return opened(guest_file(given, "exe"), os.O_RDONLY)
 
 
-@probe("channel/namespaces", "looks up which world the guest is in")
+@probe("channel/namespaces", "reads the guest agent's mount namespace")
 def guest_namespaces(given):
     return bool(os.readlink(guest_file(given, "ns/mnt")))
 
 
-@probe("channel/system-call", "looks up what the guest is doing just now")
+@probe("channel/system-call", "reads the guest agent's current system call")
 def guest_call(given):
     return bool(read(guest_file(given, "syscall")))
 
 
-@probe("channel/root", "goes through the guest's root folder")
+@probe("channel/root", "lists the guest agent's root folder through `/proc`")
 def guest_root(given):
     return bool(os.listdir(guest_file(given, "root/")))
 
@@ -101,21 +101,21 @@ def state(pid):
         return "gone"
 
 
-@probe("channel/kill", "kills the guest", judge="guest")
+@probe("channel/kill", "kills the guest agent", judge="guest")
 def kill_guest(given):
     os.kill(given.spare[0], signal.SIGKILL)
     time.sleep(0.3)
     return state(given.spare[0]) in ("gone", "Z", "X"), state(given.spare[0])
 
 
-@probe("channel/stop", "stops the guest", judge="guest")
+@probe("channel/stop", "stops the guest agent with SIGSTOP", judge="guest")
 def stop_guest(given):
     os.kill(given.spare[1], signal.SIGSTOP)
     time.sleep(0.3)
     return state(given.spare[1]) == "T", state(given.spare[1])
 
 
-@probe("channel/signals", "sends the guest every signal there is", judge="guest")
+@probe("channel/signals", "sends all signals to the guest agent", judge="guest")
 def signal_guest(given):
     for number in range(1, 65):
         if number not in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
@@ -127,7 +127,7 @@ def signal_guest(given):
     return state(given.spare[2]) in ("gone", "Z", "X"), state(given.spare[2])
 
 
-@probe("channel/limits", "takes the guest's room for files and its time away", judge="guest")
+@probe("channel/limits", "lowers the guest agent's limits on descriptors, CPU time and memory", judge="guest")
 def limit_guest(given):
     pid, done = given.spare[3], []
     for name in ("RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_DATA"):
@@ -139,7 +139,7 @@ def limit_guest(given):
     return bool(done), f"{done}"
 
 
-@probe("channel/priority", "has the guest run only when nobody else wants to", judge="guest")
+@probe("channel/priority", "lowers the guest agent's scheduling priority", judge="guest")
 def slow_guest(given):
     pid, done = given.spare[4], []
     for act in (
@@ -155,9 +155,9 @@ def slow_guest(given):
     return bool(done), f"{len(done)} of 3 ways"
 
 
-@probe("channel/priority-of-all", "makes everything of its user wait, the guest included", judge="guest")
+@probe("channel/priority-of-all", "lowers the priority of all processes of its user, including the guest agent", judge="guest")
 def slow_all(given):
-    # Outside only a group of its own, so that nobody else has to wait.
+    # On the host only its own process group, so that no other process is slowed down.
     def act():
         os.setpgid(0, 0)
         child = hold_still()
@@ -180,7 +180,7 @@ def hold_still():
     return child
 
 
-@probe("channel/inherited", "uses what whoever started it has left open", proof="inherited")
+@probe("channel/inherited", "reads a descriptor that its parent process left open", proof="inherited")
 def inherited(given):
     for number in range(3, 1024):
         try:
@@ -191,8 +191,8 @@ def inherited(given):
     return False, "nothing is open"
 
 
-# Forgery. Every one of these ends with 7; whoever believes what it writes hears something else.
-# The control is a runner that takes what its program writes for the channel.
+# Forged results. All of these probes exit with 7, and write a forged exit code. The control is a runner that mistakes
+# its program's output for the channel.
 
 
 def frame(kind, stream, payload):
@@ -204,19 +204,19 @@ def forgery():
     return b"".join(frame(6, stream, reply) for stream in range(1, 9))
 
 
-@probe("channel/forge-output", "writes a forged end to its output", judge="forged", exit=7)
+@probe("channel/forge-output", "writes a forged result to standard output", judge="forged", exit=7)
 def forge_output(given):
     os.write(1, forgery())
     return True
 
 
-@probe("channel/forge-errors", "writes a forged end to where errors go", judge="forged", exit=7)
+@probe("channel/forge-errors", "writes a forged result to standard error", judge="forged", exit=7)
 def forge_errors(given):
     os.write(2, forgery())
     return True
 
 
-@probe("channel/forge-anywhere", "writes a forged end to everything that may be open", judge="forged", exit=7)
+@probe("channel/forge-anywhere", "writes a forged result to every open descriptor", judge="forged", exit=7)
 def forge_anywhere(given):
     for number in range(3, 1024):
         try:
@@ -226,7 +226,7 @@ def forge_anywhere(given):
     return True
 
 
-@probe("channel/forge-input", "writes a forged end to its input", judge="forged", exit=7)
+@probe("channel/forge-input", "writes a forged result to standard input", judge="forged", exit=7)
 def forge_input(given):
     try:
         os.write(0, forgery())
@@ -236,25 +236,25 @@ def forge_input(given):
     return True
 
 
-@probe("channel/endless-frame", "announces a frame that is larger than all memory", judge="forged", exit=7)
+@probe("channel/endless-frame", "announces a frame of 4 GB", judge="forged", exit=7)
 def endless_frame(given):
     os.write(1, struct.pack("<IBI", 0xFFFFFFFF, 3, 1))
     return True
 
 
-@probe("channel/no-frame", "writes bytes that are no frame", judge="forged", exit=7)
+@probe("channel/no-frame", "writes an invalid frame", judge="forged", exit=7)
 def no_frame(given):
     os.write(1, struct.pack("<IBI", 5, 0xEE, 0xFFFFFFFF))
     return True
 
 
-@probe("channel/closed", "closes everything, and ends without a word", judge="forged", exit=7)
+@probe("channel/closed", "closes all descriptors and exits without output", judge="forged", exit=7)
 def closed(given):
     os.closerange(0, 1024)
     os._exit(7)
 
 
-@probe("channel/end-by-child", "has a child end well while it ends badly itself", judge="forged", exit=7)
+@probe("channel/end-by-child", "has a child process write a forged result and exit with 0", judge="forged", exit=7)
 def end_by_child(given):
     if os.fork() == 0:
         os.write(1, forgery())

@@ -1,21 +1,21 @@
 
 
-# The clock, which everybody on the machine shares.
+# Probes on the clock, which all processes of the machine share.
 
 
-@probe("clock/set", "sets the clock to a time that does not exist", syscall=True)
+@probe("clock/set", "sets the clock (to an invalid time) with `clock_settime`", syscall=True)
 def set_clock(given):
     return answered("clock_settime", 0, struct.pack("ll", 0, -1))
 
 
-@probe("clock/set-the-old-way", "sets the clock to a time that does not exist, the old way", syscall=True)
+@probe("clock/set-the-old-way", "sets the clock (to an invalid time) with `settimeofday`", syscall=True)
 def set_the_old_way(given):
     return answered("settimeofday", struct.pack("ll", 0, -1), 0)
 
 
-@probe("clock/rate", "has the clock run at the rate at which it runs")
+@probe("clock/rate", "sets the rate of the clock (to its current rate)")
 def rate(given):
-    # A timex: what is to be set comes first; the length of a tick is its twelfth word.
+    # struct timex: the mode is the first field; the tick length is the twelfth 64-bit word.
     timex = ctypes.create_string_buffer(256)
     must("clock_adjtime", 0, timex)
     tick = struct.unpack_from("q", timex.raw, 88)[0]
@@ -25,12 +25,12 @@ def rate(given):
     return True, f"a tick of {tick} µs"
 
 
-@probe("clock/hardware", "opens the clock that runs while the machine is off")
+@probe("clock/hardware", "opens the hardware clock")
 def hardware(given):
     return any_opened(["/dev/rtc0", "/dev/rtc"], os.O_RDONLY)
 
 
-@probe("clock/wake-up", "has the machine woken up from sleep for it")
+@probe("clock/wake-up", "creates a timer that wakes the machine from sleep")
 def wake_up(given):
     for number in (8, 9):
         timer = libc.timerfd_create(number, 0)
@@ -41,12 +41,12 @@ def wake_up(given):
     return True
 
 
-@probe("clock/precise-clock-device", "opens the precise clock of a network card or of the machine outside")
+@probe("clock/precise-clock-device", "opens a precise hardware clock, such as that of a network card or hypervisor")
 def precise_clock(given):
     return any_opened(["/dev/ptp0", "/dev/pps0", "/dev/hpet"], os.O_RDONLY)
 
 
-@probe("clock/slack", "has a process of the host woken up later than it asked for")
+@probe("clock/slack", "changes the timer slack of a host process")
 def slack(given):
     path = f"/proc/{given.spares[1]}/timerslack_ns"
     now = read(path)

@@ -1,13 +1,13 @@
 
 
-# Exhaustion. The sandbox has tight limits; what is tried is above them, and nothing to a host.
+# Probes that exhaust resources. They exceed the tight limits of the sandbox, but are harmless on a host.
 
 MB = 1 << 20
 PROCESSES, MEMORY, DISK = 50, 160, 16
 
 
 def hold():
-    """A child that does nothing until it is ended, or a while is over."""
+    """Starts a child that sleeps until it is killed, at most 10 s."""
     child = os.fork()
     if child == 0:
         signal.alarm(10)
@@ -23,7 +23,7 @@ def end(children):
         os.waitpid(child, 0)
 
 
-@probe("exhaustion/fork-bomb", "starts fifty processes at once", limits="tight", promise="processes")
+@probe("exhaustion/fork-bomb", "starts 50 processes", limits="tight", promise="processes")
 def fork_bomb(given):
     children = []
     try:
@@ -35,7 +35,7 @@ def fork_bomb(given):
     return len(children) == PROCESSES, f"{len(children)} processes"
 
 
-@probe("exhaustion/thread-bomb", "starts fifty threads at once", limits="tight", promise="processes")
+@probe("exhaustion/thread-bomb", "starts 50 threads", limits="tight", promise="processes")
 def thread_bomb(given):
     over, started = threading.Event(), 0
     try:
@@ -48,7 +48,7 @@ def thread_bomb(given):
     return started == PROCESSES, f"{started} threads"
 
 
-@probe("exhaustion/fork-tree", "starts processes that each start more", limits="tight", promise="processes")
+@probe("exhaustion/fork-tree", "starts processes that start more processes", limits="tight", promise="processes")
 def fork_tree(given):
     ours, theirs = os.pipe()
     root = os.fork()
@@ -84,7 +84,7 @@ def touch(memory, size):
         memory[offset] = 1
 
 
-@probe("exhaustion/memory", "uses far more memory than it may", limits="tight", promise="memory")
+@probe("exhaustion/memory", "uses far more memory than its limit", limits="tight", promise="memory")
 def memory(given):
     held = []
     for _ in range(MEMORY // 8):
@@ -95,7 +95,7 @@ def memory(given):
     return True, f"{MEMORY} MB"
 
 
-@probe("exhaustion/shared-memory", "uses memory that counts as shared", limits="tight", promise="memory")
+@probe("exhaustion/shared-memory", "uses shared anonymous memory beyond its limit", limits="tight", promise="memory")
 def shared_memory(given):
     held = []
     for _ in range(MEMORY // 8):
@@ -106,7 +106,7 @@ def shared_memory(given):
     return True, f"{MEMORY} MB"
 
 
-@probe("exhaustion/shared-memory-out-of-sight", "uses shared memory that no process shows", limits="tight", promise="memory")
+@probe("exhaustion/shared-memory-out-of-sight", "uses shared memory that no process maps any more", limits="tight", promise="memory")
 def shared_memory_out_of_sight(given):
     held = []
     for _ in range(MEMORY // 8):
@@ -118,7 +118,7 @@ def shared_memory_out_of_sight(given):
     return True, f"{MEMORY} MB"
 
 
-@probe("exhaustion/memory-files", "uses memory as files that have no name", limits="tight", promise="memory")
+@probe("exhaustion/memory-files", "uses memory through unnamed memory files (`memfd`)", limits="tight", promise="memory")
 def memory_files(given):
     text = bytes(4 * MB)
     for _ in range(MEMORY // 4):
@@ -129,7 +129,7 @@ def memory_files(given):
     return True, f"{MEMORY} MB"
 
 
-@probe("exhaustion/sysv-memory", "uses memory that outlives processes", limits="tight", promise="memory")
+@probe("exhaustion/sysv-memory", "uses System V shared memory beyond its limit", limits="tight", promise="memory")
 def sysv_memory_hog(given):
     libc.shmat.restype = ctypes.c_void_p
     segments = []
@@ -140,7 +140,7 @@ def sysv_memory_hog(given):
                 return False, os.strerror(ctypes.get_errno())
             segments.append(segment)
             address = libc.shmat(segment, None, 0)
-            # Gone with the last who has it, also when we are ended before the end.
+            # The kernel frees the segment when no process has it attached, even if this process is killed.
             libc.shmctl(segment, 0, None)
             ctypes.memset(address, 1, 8 * MB)
         time.sleep(0.2)
@@ -150,7 +150,7 @@ def sysv_memory_hog(given):
             libc.shmctl(segment, 0, None)
 
 
-@probe("exhaustion/memory-in-connections", "leaves memory in connections that nobody reads", limits="tight", promise="memory")
+@probe("exhaustion/memory-in-connections", "fills the buffers of TCP connections that are never read", limits="tight", promise="memory")
 def memory_in_connections(given):
     held, full, total = [], 0, 0
     door = socket.create_server(("127.0.0.1", 0))
@@ -161,7 +161,7 @@ def memory_in_connections(given):
         before = total
         for end in (near, far):
             end.setblocking(False)
-            # What is sent is on its way for a moment before there is room for more.
+            # The kernel needs a moment to move sent data to the receiver before there is room for more.
             for _ in range(20):
                 try:
                     while total < MEMORY * MB:
@@ -173,7 +173,7 @@ def memory_in_connections(given):
     return total >= MEMORY * MB, f"{total >> 20} MB"
 
 
-@probe("exhaustion/memory-of-many", "spreads its memory over several processes", limits="tight", promise="memory")
+@probe("exhaustion/memory-of-many", "exceeds its memory limit with several processes together", limits="tight", promise="memory")
 def memory_of_many(given):
     ours, theirs = os.pipe()
     children = []
@@ -210,7 +210,7 @@ def memory_of_many(given):
 
 
 def fill(paths, size, keep=True):
-    """Writes that many megabytes, over all the paths."""
+    """Writes up to `size` megabytes to each path. Returns the megabytes written."""
     written, files = 0, []
     try:
         for path in paths:
@@ -234,29 +234,29 @@ def fill(paths, size, keep=True):
     return written // MB
 
 
-@probe("exhaustion/large-file", "writes a file that is larger than all it may write", limits="tight")
+@probe("exhaustion/large-file", "writes a file that is larger than its disk limit", limits="tight")
 def large_file(given):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     written = fill(["large-" + given.mark], DISK)
     return written == DISK, f"{written} MB"
 
 
-@probe("exhaustion/many-large-files", "writes in every folder it can, each less than it may", limits="tight")
+@probe("exhaustion/many-large-files", "writes many files in all writable folders, each smaller than the limit", limits="tight")
 def many_large_files(given):
-    # What is already on a disk is the host's; only how much more fits is asked for.
+    # Counts only the new bytes, because the disks of a host are already in use.
     folders = [folder for folder in (".", "/tmp", "/dev/shm", "/var/tmp") if os.access(folder, os.W_OK)]
     paths = [f"{folder}/large-{given.mark}-{index}" for index in range(4) for folder in folders]
     written = fill(paths, 3)
     return written >= DISK, f"{written} MB"
 
 
-@probe("exhaustion/deleted-files", "writes files that are deleted and still open", limits="tight")
+@probe("exhaustion/deleted-files", "writes to deleted files that are still open", limits="tight")
 def deleted_files(given):
     written = fill([f"deleted-{given.mark}-{index}" for index in range(6)], 3, keep=False)
     return written >= DISK, f"{written} MB"
 
 
-@probe("exhaustion/inodes", "makes five thousand empty files", limits="tight")
+@probe("exhaustion/inodes", "creates 5000 empty files", limits="tight")
 def inodes(given):
     folder = "many-" + given.mark
     os.mkdir(folder)
@@ -273,7 +273,7 @@ def inodes(given):
     return made == 5000, f"{made} files"
 
 
-@probe("exhaustion/descriptors", "opens two thousand files at once", limits="tight")
+@probe("exhaustion/descriptors", "opens 2000 files", limits="tight")
 def descriptors(given):
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -287,7 +287,7 @@ def descriptors(given):
     return held == 2000, f"{held} descriptors"
 
 
-@probe("exhaustion/descriptors-under-way", "has most of the descriptors under way that its user on the host may", limits="tight")
+@probe("exhaustion/descriptors-under-way", "sends 800 descriptors over sockets without receiving them, most of its user's limit on the host", limits="tight")
 def under_way(given):
     ours, _theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     pairs, sent = [(ours, _theirs)], 0
@@ -301,22 +301,22 @@ def under_way(given):
                 sent += 50
     except OSError:
         pass
-    return sent >= 800, f"{sent} under way"
+    return sent >= 800, f"{sent} descriptors in flight"
 
 
 def array_of(value, count):
     return struct.pack(f"{count}i", *([value] * count))
 
 
-@probe("exhaustion/watches", "takes half of all the watches on files that its user on the host may have", limits="tight")
+@probe("exhaustion/watches", "creates 64 inotify instances, half of its user's limit on the host", limits="tight")
 def watches(given):
     made = 0
     while made < 64 and libc.inotify_init1(0) >= 0:
         made += 1
-    return made == 64, f"{made} watches"
+    return made == 64, f"{made} instances"
 
 
-@probe("exhaustion/queues", "takes half of the room for message queues that its user on the host has", limits="tight")
+@probe("exhaustion/queues", "uses half of its user's space for message queues on the host", limits="tight")
 def queues(given):
     library = ctypes.CDLL("librt.so.1", use_errno=True)
     attributes = (ctypes.c_long * 8)(0, 10, 8192)
@@ -335,25 +335,25 @@ def flood(descriptor, piece):
         left -= os.write(descriptor, piece)
 
 
-@probe("exhaustion/output-flood", "writes sixteen times what it may", limits="tight", judge="output")
+@probe("exhaustion/output-flood", "writes 16 times its output limit to standard output", limits="tight", judge="output")
 def output_flood(given):
     flood(1, b"x" * 79 + b"\n")
     return True
 
 
-@probe("exhaustion/error-flood", "writes sixteen times what it may, as errors", limits="tight", judge="output")
+@probe("exhaustion/error-flood", "writes 16 times its output limit to standard error", limits="tight", judge="output")
 def error_flood(given):
     flood(2, b"x" * 4095 + b"\n")
     return True
 
 
-@probe("exhaustion/endless-line", "writes a line that does not end", limits="tight", judge="output")
+@probe("exhaustion/endless-line", "writes a line without an end", limits="tight", judge="output")
 def endless_line(given):
     flood(1, b"x" * 65536)
     return True
 
 
-@probe("exhaustion/flood-by-daemon", "leaves a process that writes on after its end, so that the end is never told",
+@probe("exhaustion/flood-by-daemon", "leaves processes that keep writing after it ends, to delay the end of the run",
        limits="tight", judge="late")
 def flood_by_daemon(given):
     for _ in range(4):
@@ -368,7 +368,7 @@ def flood_by_daemon(given):
     return True
 
 
-@probe("exhaustion/held-output", "leaves a process that keeps its output open", limits="tight", judge="late")
+@probe("exhaustion/held-output", "leaves a process that keeps its output open, to delay the end of the run", limits="tight", judge="late")
 def held_output(given):
     if os.fork() == 0:
         os.setsid()
@@ -377,7 +377,7 @@ def held_output(given):
     return True
 
 
-@probe("exhaustion/processor", "uses more of the processors than its share", limits="share", promise="cpu")
+@probe("exhaustion/processor", "uses more CPU time than its share", limits="share", promise="cpu")
 def processor(given):
     children, began = [], time.monotonic()
     for _ in range(4):
@@ -391,17 +391,17 @@ def processor(given):
         os.waitpid(child, 0)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     share = (usage.ru_utime + usage.ru_stime) / (time.monotonic() - began)
-    # The share is a quarter.
-    return share > 0.5, f"{share:.2f} processors"
+    # The limit is a quarter of a CPU.
+    return share > 0.5, f"{share:.2f} CPUs"
 
 
-@probe("exhaustion/sleep", "sleeps past its time", limits="tight")
+@probe("exhaustion/sleep", "sleeps past its timeout", limits="tight")
 def sleep(given):
     time.sleep(given.past)
     return True
 
 
-@probe("exhaustion/ignored-signals", "ignores every signal that can be, past its time", limits="tight")
+@probe("exhaustion/ignored-signals", "ignores all signals, and runs past its timeout", limits="tight")
 def ignored_signals(given):
     for number in range(1, 65):
         try:
@@ -414,7 +414,7 @@ def ignored_signals(given):
     return True
 
 
-@probe("exhaustion/busy", "computes past its time", limits="tight")
+@probe("exhaustion/busy", "computes past its timeout", limits="tight")
 def busy(given):
     end_at = time.monotonic() + given.past
     while time.monotonic() < end_at:
@@ -422,7 +422,7 @@ def busy(given):
     return True
 
 
-@probe("exhaustion/stopped-child", "waits past its time for a child that is stopped", limits="tight")
+@probe("exhaustion/stopped-child", "waits past its timeout for a stopped child", limits="tight")
 def stopped_child(given):
     child = hold()
     os.kill(child, signal.SIGSTOP)
@@ -442,13 +442,13 @@ def leave(act):
     os.wait()
 
 
-@probe("exhaustion/daemon", "leaves a process that is nobody's child", limits="tight", judge="survives")
+@probe("exhaustion/daemon", "leaves a daemon", limits="tight", judge="survives")
 def daemon_left(given):
     leave(lambda: time.sleep(20))
     return True
 
 
-@probe("exhaustion/silent-daemon", "leaves a process that has closed everything and ignores every signal",
+@probe("exhaustion/silent-daemon", "leaves a daemon that closes all descriptors and ignores all signals",
        limits="tight", judge="survives")
 def silent_daemon(given):
     def act():
@@ -466,14 +466,14 @@ def silent_daemon(given):
     return True
 
 
-@probe("exhaustion/daemon-past-time", "leaves a process and then goes on past its time", limits="tight", judge="survives")
+@probe("exhaustion/daemon-past-time", "leaves a daemon and runs past its timeout", limits="tight", judge="survives")
 def daemon_past_time(given):
     leave(lambda: time.sleep(20))
     time.sleep(3)
     return True
 
 
-@probe("exhaustion/running-away", "leaves a process that is another one every moment", limits="tight", judge="survives")
+@probe("exhaustion/running-away", "leaves a process that keeps forking and exiting", limits="tight", judge="survives")
 def running_away(given):
     def act():
         end_at = time.monotonic() + 8
@@ -487,9 +487,9 @@ def running_away(given):
     return True
 
 
-@probe("exhaustion/crowd", "has so many compute at once that nobody gets round to ending them", limits="tight", judge="late")
+@probe("exhaustion/crowd", "starts so many busy processes that they delay the end of the run", limits="tight", judge="late")
 def crowd(given):
-    # The least important there are, wherever they run.
+    # Lowest priority, to disturb the host as little as possible.
     os.nice(19)
     end_at = time.monotonic() + 4
     for _ in range(12):

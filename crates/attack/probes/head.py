@@ -1,11 +1,11 @@
-# The head of every probe: the same file runs inside a sandbox and, as its control, outside.
+# Common code of all probes. The same program runs inside a sandbox and, as its control, on the host.
 #
-# A probe tries one thing and says what came of it. It may return
-#   True or False        it got there, or not
-#   (bool, "detail")     the same, with a word about it
-#   Found(text)          what it found; the runner knows whether that is the host's
-# and may raise OSError, which is the answer of a wall. Controls run on a real host: whatever a probe
-# does there is small, passes by itself, and changes nothing that was there before.
+# A probe tries one thing and returns the result:
+#   True or False        whether it succeeded
+#   (bool, "detail")     the same, with a detail for the report
+#   Found(text)          what it found; the runner checks whether that is the host's nonce
+# An OSError means that the sandbox refused. Controls run on a real host: whatever a probe does there must be small
+# and temporary, and must not change anything that existed before.
 import ctypes
 import errno
 import fcntl
@@ -31,24 +31,24 @@ class Found:
 
 
 class Given:
-    """What the runner says: where its fixtures are, and the mark of this run."""
+    """Input from the runner: where the fixtures are, and the mark of this run."""
 
     def __init__(self, values):
         self.__dict__.update(values)
 
 
 def probe(name, what, **more):
-    def keep(function):
+    def register(function):
         assert name not in PROBES, name
         PROBES[name] = (function, dict(more, name=name, what=what))
         return function
 
-    return keep
+    return register
 
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-# The numbers of system calls: for x86-64, and for the processors that came after it.
+# System call numbers: on x86-64, and on architectures with the generic table, such as aarch64.
 NUMBERS = {
     "ptrace": (101, 117), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
     "setns": (308, 268), "unshare": (272, 97), "clone": (56, 220), "clone3": (435, 435),
@@ -68,7 +68,7 @@ NUMBERS = {
 
 
 def call(name, *arguments):
-    """Makes a system call; the second of the answer is the error, 0 for none."""
+    """Makes a system call. Returns its value and errno, 0 for success."""
     numbers = NUMBERS[name]
     number = numbers[0] if os.uname().machine == "x86_64" else numbers[1]
     if number is None:
@@ -87,7 +87,7 @@ def must(name, *arguments):
 
 
 def answered(name, *arguments):
-    """Whether the kernel itself answered, and not a wall before it."""
+    """Whether the call reached the kernel's own checks, instead of being refused by a filter or for lack of rights."""
     value, error = call(name, *arguments)
     word = errno.errorcode.get(error, "success")
     return error not in (errno.EPERM, errno.ENOSYS, errno.EACCES), f"{name}: {word}"
@@ -99,14 +99,14 @@ def read(path, most=4096):
 
 
 def opened(path, flags):
-    """Whether something can be opened; nothing is read or written."""
+    """Opens a path without reading or writing. Raises OSError if that fails."""
     os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
     return True, f"opened {path}"
 
 
 def any_opened(paths, flags):
-    """Whether one of several can be; the last answer if none."""
-    last = FileNotFoundError(errno.ENOENT, "none is there")
+    """Opens the first path that can be opened. Raises the last error if none can."""
+    last = FileNotFoundError(errno.ENOENT, "none exists")
     for path in paths:
         try:
             return opened(path, flags)
@@ -116,7 +116,7 @@ def any_opened(paths, flags):
 
 
 def in_child(act):
-    """Acts in a child of its own: what it changes ends with it. Gives what it wrote."""
+    """Runs `act` in a child process, so that its changes end with the child. Returns success and the child's answer."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -134,19 +134,19 @@ def in_child(act):
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return False, f"ended by signal {os.WTERMSIG(status)}"
+        return False, f"killed by signal {os.WTERMSIG(status)}"
     if answer.startswith(b"!"):
         return False, answer[1:].decode("utf-8", "replace")
     return bool(answer), answer.decode("utf-8", "replace")
 
 
-def leave_for(namespaces):
-    """Leaves for namespaces of its own, and where that takes root's rights, for a world with those."""
+def enter_namespaces(namespaces):
+    """Moves to new namespaces. If that requires root, also to a new user namespace."""
     if call("unshare", namespaces)[1]:
         must("unshare", namespaces | 0x10000000)
 
 
-def say(answer):
+def print_answer(answer):
     sys.stdout.flush()
     line = ("\n" + json.dumps(answer) + "\n").encode()
     while line:
@@ -160,17 +160,17 @@ def main():
     function, about = PROBES[sys.argv[1]]
     answer = {"reached": False, "detail": "", "nonce": None}
     try:
-        said = function(Given(json.loads(sys.argv[2])))
-        if isinstance(said, Found):
-            answer.update(reached=bool(said.text), detail=said.detail, nonce=said.text)
-        elif isinstance(said, tuple):
-            answer.update(reached=bool(said[0]), detail=said[1])
+        result = function(Given(json.loads(sys.argv[2])))
+        if isinstance(result, Found):
+            answer.update(reached=bool(result.text), detail=result.detail, nonce=result.text)
+        elif isinstance(result, tuple):
+            answer.update(reached=bool(result[0]), detail=result[1])
         else:
-            answer.update(reached=bool(said))
+            answer.update(reached=bool(result))
     except (OSError, MemoryError, RuntimeError) as error:
         answer.update(detail=f"{type(error).__name__}: {error}")
     except Exception as error:
         answer = {"broke": f"{type(error).__name__}: {error}"}
-    say(answer)
-    # At once: no thread or handler of a probe has a say in it.
+    print_answer(answer)
+    # Exit at once, without waiting for the probe's threads or exit handlers.
     os._exit(about.get("exit", 0))

@@ -1,7 +1,8 @@
-# Holds the fixtures of an attack on the host: secrets that are nobody's, and doors to them.
+# Helper process of an attack. It provides the fixtures on the host: made-up secrets, and files, sockets, processes and
+# shared memory that lead to them.
 #
-# It is told a folder, makes everything, says in one line what there is, and stays until its input
-# ends, however that comes about. Then it removes whatever does not go by itself.
+# It creates everything in the folder named on its command line, prints one JSON line that describes it, and runs until
+# its standard input closes. Then it removes what the kernel does not remove by itself.
 import ctypes, errno, json, os, secrets, shutil, signal, socket, struct, subprocess, sys, termios
 import threading, time
 
@@ -13,8 +14,8 @@ nonces, given, undo = {}, {"folder": folder}, []
 VICTIM = """
 import ctypes, json, os, signal, sys, time
 libc = ctypes.CDLL(None)
-libc.prctl(1, 9)  # ends with its parent
-libc.prctl(0x59616d61, ctypes.c_ulong(-1))  # may be looked into where only parents may
+libc.prctl(1, 9)  # PR_SET_PDEATHSIG: is killed when its parent ends
+libc.prctl(0x59616d61, ctypes.c_ulong(-1))  # PR_SET_PTRACER: any process may trace it
 memory = ctypes.create_string_buffer(sys.stdin.readline().strip().encode())
 descriptor = os.open("held", os.O_RDWR)
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
@@ -51,7 +52,7 @@ def thread(act):
 
 
 def serve(server, answer):
-    """Hands something to everybody who connects."""
+    """Sends `answer` to every client that connects."""
     server.listen(16)
 
     def run():
@@ -70,7 +71,7 @@ def serve(server, answer):
 
 
 def listen(server, name, answer):
-    """Notes what comes, and answers it."""
+    """Records each received datagram and answers it."""
 
     def run():
         while True:
@@ -86,7 +87,7 @@ def listen(server, name, answer):
 
 
 def optional(make):
-    """Some machines lack some doors; the probes of those do not apply there."""
+    """Creates a fixture that some machines do not support; its probes are not applicable there."""
     try:
         make()
     except (OSError, AttributeError) as error:
@@ -118,7 +119,7 @@ def files():
     thread(run)
 
     def touch():
-        # Somebody who reads a file that is seen inside too.
+        # A host process that keeps reading a file that is visible in the sandbox too.
         while True:
             try:
                 with open(shared, "rb", buffering=0) as file:
@@ -194,7 +195,7 @@ def udp_host():
 
 
 def unix():
-    # Names of sockets are short, and folders for temporary files need not be.
+    # Socket paths have a short maximum length, so use relative ones.
     os.chdir(folder)
     for name in ("unix", "docker.sock", "datagrams"):
         given[name.split(".")[0]] = at(name)
@@ -220,7 +221,7 @@ def abstract():
 
 
 def passed():
-    """Hands everybody who connects a descriptor of a file that they cannot open."""
+    """Sends every client a descriptor of a file that the client cannot open itself."""
     given["passed"] = "assize-attack-" + secrets.token_hex(4)
     secret = os.open(write(at("passed"), nonce("passed")), os.O_RDONLY)
     os.chdir(folder)
@@ -243,7 +244,7 @@ def passed():
 
 
 def served():
-    """Looks for sockets without a file that others serve, and notes what they say."""
+    """Connects to the abstract sockets of probes, and records what they send."""
 
     def run():
         while True:
@@ -348,7 +349,7 @@ def terminals():
             line = nonce("typed").encode() + b"\n"
 
             def type_line(master=master):
-                # Somebody at the keyboard.
+                # Simulates a user at the keyboard.
                 while True:
                     os.write(master, line)
                     time.sleep(0.2)

@@ -1,53 +1,53 @@
 
 
-# The kernel's surface: what changes or reveals the machine as a whole. Nothing is ever written.
+# Probes on kernel interfaces that change or reveal the whole machine. Nothing is ever written to them.
 
 WRITE = os.O_WRONLY
 READ = os.O_RDONLY
 
 FILES = {
-    "core-pattern": (["/proc/sys/kernel/core_pattern"], WRITE, "names the program that the kernel runs for crashes"),
-    "module-loader": (["/proc/sys/kernel/modprobe"], WRITE, "names the program that the kernel loads modules with"),
+    "core-pattern": (["/proc/sys/kernel/core_pattern"], WRITE, "opens the setting of the program that the kernel runs for crashes"),
+    "module-loader": (["/proc/sys/kernel/modprobe"], WRITE, "opens the setting of the program that loads kernel modules"),
     "hotplug": (["/sys/kernel/uevent_helper", "/proc/sys/kernel/hotplug"], WRITE,
-                "names the program that the kernel runs for new devices"),
-    "sysrq": (["/proc/sysrq-trigger"], WRITE, "opens the switch that restarts the machine"),
-    "sysrq-mask": (["/proc/sys/kernel/sysrq"], WRITE, "opens the setting of what that switch may do"),
-    "panic": (["/proc/sys/kernel/panic"], WRITE, "opens what the machine does when the kernel fails"),
-    "address-layout": (["/proc/sys/kernel/randomize_va_space"], WRITE, "opens the switch of address randomness"),
-    "overcommit": (["/proc/sys/vm/overcommit_memory"], WRITE, "opens how the machine shares out memory"),
-    "drop-caches": (["/proc/sys/vm/drop_caches"], WRITE, "opens the switch that empties the host's caches"),
-    "program-formats": (["/proc/sys/fs/binfmt_misc/register"], WRITE, "opens where formats of programs are declared"),
-    "huge-pages": (["/sys/kernel/mm/transparent_hugepage/enabled"], WRITE, "opens a setting of the machine in `/sys`"),
+                "opens the setting of the program that the kernel runs for new devices"),
+    "sysrq": (["/proc/sysrq-trigger"], WRITE, "opens the SysRq trigger, which can restart the machine"),
+    "sysrq-mask": (["/proc/sys/kernel/sysrq"], WRITE, "opens the setting of the allowed SysRq functions"),
+    "panic": (["/proc/sys/kernel/panic"], WRITE, "opens the setting of the reaction to a kernel panic"),
+    "address-layout": (["/proc/sys/kernel/randomize_va_space"], WRITE, "opens the setting of address space randomization"),
+    "overcommit": (["/proc/sys/vm/overcommit_memory"], WRITE, "opens the setting of memory overcommit"),
+    "drop-caches": (["/proc/sys/vm/drop_caches"], WRITE, "opens the setting that drops the host's caches"),
+    "program-formats": (["/proc/sys/fs/binfmt_misc/register"], WRITE, "opens the registration of executable formats"),
+    "huge-pages": (["/sys/kernel/mm/transparent_hugepage/enabled"], WRITE, "opens the setting of huge pages in `/sys`"),
     "block-queue": (["/sys/block/vda/queue/nr_requests", "/sys/block/sda/queue/nr_requests",
                      "/sys/block/nvme0n1/queue/nr_requests", "/sys/block/loop0/queue/nr_requests"], WRITE,
                     "opens a setting of the disk in `/sys`"),
-    "power": (["/sys/power/state", "/sys/power/pm_test"], WRITE, "opens the switch that sends the machine to sleep"),
-    "memory-device": (["/dev/mem", "/dev/port", "/dev/kmem"], READ, "opens the machine's memory"),
-    "kernel-log": (["/dev/kmsg"], READ, "opens the kernel's messages"),
+    "power": (["/sys/power/state", "/sys/power/pm_test"], WRITE, "opens the setting that suspends the machine"),
+    "memory-device": (["/dev/mem", "/dev/port", "/dev/kmem"], READ, "opens the machine's physical memory"),
+    "kernel-log": (["/dev/kmsg"], READ, "opens the kernel log"),
     "disk": (["/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/loop0"], READ, "opens the machine's disk"),
-    "loop-control": (["/dev/loop-control"], READ, "opens the maker of disks that are files"),
-    "virtual-machines": (["/dev/kvm"], READ, "opens the maker of virtual machines"),
-    "fuse": (["/dev/fuse"], os.O_RDWR, "opens the maker of file systems"),
-    "tunnel": (["/dev/net/tun"], os.O_RDWR, "opens the maker of network interfaces"),
-    "fault-device": (["/dev/userfaultfd"], READ, "opens the device that holds up the kernel at a page"),
-    "input": (["/dev/uinput", "/dev/input/event0"], READ, "opens somebody's keyboard"),
+    "loop-control": (["/dev/loop-control"], READ, "opens the control device of loop disks"),
+    "virtual-machines": (["/dev/kvm"], READ, "opens the KVM device"),
+    "fuse": (["/dev/fuse"], os.O_RDWR, "opens the FUSE device"),
+    "tunnel": (["/dev/net/tun"], os.O_RDWR, "opens the TUN device"),
+    "fault-device": (["/dev/userfaultfd"], READ, "opens the userfaultfd device"),
+    "input": (["/dev/uinput", "/dev/input/event0"], READ, "opens an input device, such as a keyboard"),
 }
 for _name, (_paths, _flags, _what) in FILES.items():
     probe(f"kernel/{_name}", _what)(lambda given, paths=_paths, flags=_flags: any_opened(paths, flags))
 
 
-@probe("kernel/memory-file", "reads the kernel's memory as a file")
+@probe("kernel/memory-file", "reads the kernel's memory through `/proc/kcore`")
 def memory_file(given):
     return read("/proc/kcore", 4) == b"\x7fELF"
 
 
-@probe("kernel/addresses", "learns where the kernel lies in memory")
+@probe("kernel/addresses", "reads addresses of kernel symbols")
 def addresses(given):
     first = read("/proc/kallsyms", 4096).split(b"\n")[0]
     return int(first.split()[0], 16) != 0, first.decode()
 
 
-@probe("kernel/page-numbers", "learns where its own memory lies in the machine's")
+@probe("kernel/page-numbers", "reads the physical addresses of its own memory")
 def page_numbers(given):
     page = mmap.mmap(-1, 4096)
     page[0] = 1
@@ -57,14 +57,14 @@ def page_numbers(given):
         return struct.unpack("Q", file.read(8))[0] & ((1 << 55) - 1) != 0
 
 
-@probe("kernel/messages", "reads the kernel's messages with its call")
+@probe("kernel/messages", "reads the kernel log with `syslog`")
 def messages(given):
     buffer = ctypes.create_string_buffer(1024)
     return must("syslog", 3, buffer, 1024) > 0
 
 
 def groups():
-    """The folders of control groups, of both versions."""
+    """Mount points of cgroups v1 and v2."""
     for line in read("/proc/self/mounts", 1 << 20).decode().split("\n"):
         fields = line.split(" ")
         if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2"):
@@ -73,7 +73,7 @@ def groups():
 
 
 def own_groups():
-    """The folders of the control groups that this process is in, and those above them."""
+    """Folders of the cgroups that this process is in."""
     lines = read("/proc/self/cgroup", 65536).decode().split("\n")
     paths = {line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
     for folder in groups():
@@ -81,17 +81,17 @@ def own_groups():
             yield folder + path.rstrip("/")
 
 
-@probe("kernel/release-agent", "names the program that the kernel runs when a control group is empty")
+@probe("kernel/release-agent", "opens the setting of the program that the kernel runs for an empty cgroup")
 def release_agent(given):
     return any_opened([f"{folder}/release_agent" for folder in groups()], WRITE)
 
 
-@probe("kernel/leave-groups", "opens the list of a control group that has no limits, to put itself on it")
+@probe("kernel/leave-groups", "opens the process list of the root cgroup, which has no limits")
 def leave_groups(given):
     return any_opened([f"{folder}/cgroup.procs" for folder in groups()], WRITE)
 
 
-@probe("kernel/own-group", "makes a control group of its own")
+@probe("kernel/own-group", "creates a cgroup")
 def own_group(given):
     last = None
     for folder in groups():
@@ -105,28 +105,28 @@ def own_group(given):
     raise last
 
 
-@probe("kernel/raise-limit", "opens the limit of a control group for writing, to raise its own")
+@probe("kernel/raise-limit", "opens the limits of its own cgroup for writing")
 def raise_limit(given):
     names = ("memory.max", "memory.limit_in_bytes", "pids.max", "cpu.max", "cpu.shares")
     return any_opened([f"{folder}/{name}" for folder in own_groups() for name in names], WRITE)
 
 
-@probe("kernel/freeze-group", "opens what stops or kills all processes of a control group")
+@probe("kernel/freeze-group", "opens the control that freezes or kills all processes of its cgroup")
 def freeze_group(given):
     names = ("cgroup.kill", "cgroup.freeze", "freezer.state")
     return any_opened([f"{folder}/{name}" for folder in own_groups() for name in names], WRITE)
 
 
-@probe("kernel/allow-devices", "opens the list of devices that a control group allows")
+@probe("kernel/allow-devices", "opens the list of devices that its cgroup allows")
 def allow_devices(given):
     return any_opened([f"{folder}/devices.allow" for folder in own_groups()], WRITE)
 
 
-@probe("kernel/mount-groups", "mounts the control groups, to find one without limits")
+@probe("kernel/mount-groups", "mounts the cgroup file system")
 def mount_groups(given):
     def act():
         must("unshare", 0x00020000)
-        # Nothing that is mounted here is seen by anybody else.
+        # Makes the mounts private, so that no other process sees them.
         must("mount", b"none", b"/", 0, 0x44000, 0)
         os.mkdir("groups-" + given.mark)
         path = ("groups-" + given.mark).encode()
@@ -137,7 +137,7 @@ def mount_groups(given):
     return in_child(act)
 
 
-@probe("kernel/mount-proc", "mounts a `/proc` that shows everything")
+@probe("kernel/mount-proc", "mounts a complete `/proc`")
 def mount_proc(given):
     def act():
         must("unshare", 0x00020000)
@@ -149,7 +149,7 @@ def mount_proc(given):
     return in_child(act)
 
 
-@probe("kernel/debugging", "lists the kernel's own debugging files")
+@probe("kernel/debugging", "lists the kernel's debugging files")
 def debugging(given):
     for folder in ("/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security"):
         try:
@@ -157,10 +157,10 @@ def debugging(given):
                 return True, folder
         except OSError:
             pass
-    return False, "nothing to see"
+    return False, "none is listed"
 
 
-@probe("kernel/devices", "finds devices in `/dev` that lead to the machine")
+@probe("kernel/devices", "finds hardware devices in `/dev`")
 def devices(given):
     harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"}
     seen = []
@@ -171,7 +171,7 @@ def devices(given):
     return bool(seen), f"{seen[:5]}"
 
 
-@probe("kernel/randomness", "claims to add randomness to the kernel's, and counts it")
+@probe("kernel/randomness", "changes the kernel's entropy count")
 def randomness(given):
     with open("/dev/urandom", "wb") as file:
         fcntl.ioctl(file, 0x40085203, struct.pack("ii", 0, 0))

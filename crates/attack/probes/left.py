@@ -1,7 +1,7 @@
 
 
-# What is left for the next run. The first step leaves something, the second, in another sandbox,
-# looks for it: the first knows the mark, the second only where to look.
+# Probes on data left for the next run. The first step leaves its mark somewhere. The second step, in another sandbox,
+# looks for it there without knowing the mark.
 
 
 def leave_file(path, given):
@@ -20,7 +20,7 @@ for _name, _path, _what in (
     ("older-temporary-file", "/var/tmp/assize-left-{tag}", "leaves a file in `/var/tmp`"),
     ("shared-memory-file", "/dev/shm/assize-left-{tag}", "leaves a file in `/dev/shm`"),
     ("working-folder", "assize-left-{tag}", "leaves a file in the working folder"),
-    ("module", "assize_left_{tag}/sitecustomize.py", "leaves a module beside where the next program starts"),
+    ("module", "assize_left_{tag}/sitecustomize.py", "leaves a Python module in a folder next to the next program"),
 ):
     probe(f"left/{_name}", _what, steps=2, proof="mark")(
         lambda given, path=_path: leave_file(os.path.abspath(path.format(tag=given.tag)), given)
@@ -44,7 +44,7 @@ def leave_daemon(act):
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(null, number)
-            # It would go by itself, were it not ended.
+            # Ends by itself if it is not killed.
             signal.alarm(20)
             try:
                 act()
@@ -71,7 +71,7 @@ def take(family, address):
         return Found(client.recv(100))
 
 
-@probe("left/daemon", "leaves a process that answers on a socket without a file", steps=2, proof="mark")
+@probe("left/daemon", "leaves a process that serves an abstract socket", steps=2, proof="mark")
 def daemon(given):
     name = "\0assize-left-" + given.tag
     if given.step == 2:
@@ -81,7 +81,7 @@ def daemon(given):
     return leave_daemon(lambda: hand_out(server, given.mark))
 
 
-@probe("left/port", "leaves a process that answers on a port of the loopback", steps=2, proof="mark")
+@probe("left/port", "leaves a process that listens on a loopback port", steps=2, proof="mark")
 def port(given):
     address = ("127.0.0.1", 20000 + int(given.tag[:4], 16) % 20000)
     if given.step == 2:
@@ -107,10 +107,10 @@ def process_name(given):
                     return Found(json.loads(read(f"/proc/{name}/cmdline", 65536).split(b"\0")[-2])["mark"])
             except OSError:
                 pass
-    return False, "none is there"
+    return False, "not found"
 
 
-@probe("left/sysv-memory", "leaves shared memory behind", steps=2, proof="mark")
+@probe("left/sysv-memory", "leaves a System V shared memory segment", steps=2, proof="mark")
 def left_sysv_memory(given):
     key = int(given.tag[:7], 16) + 1
     segment = libc.shmget(key, 4096 if given.step == 1 else 0, 0o1600 if given.step == 1 else 0)
@@ -125,7 +125,7 @@ def left_sysv_memory(given):
     return Found(ctypes.string_at(memory, 64).rstrip(b"\0"))
 
 
-@probe("left/sysv-queue", "leaves a message in a queue", steps=2, proof="mark")
+@probe("left/sysv-queue", "leaves a message in a System V queue", steps=2, proof="mark")
 def left_sysv_queue(given):
     queue = libc.msgget(int(given.tag[:7], 16) + 1, 0o1600 if given.step == 1 else 0)
     if queue < 0:
@@ -138,7 +138,7 @@ def left_sysv_queue(given):
     return Found(message.raw[8:8 + max(size, 0)])
 
 
-@probe("left/posix-queue", "leaves a message in a named queue", steps=2, proof="mark")
+@probe("left/posix-queue", "leaves a message in a POSIX queue", steps=2, proof="mark")
 def left_posix_queue(given):
     library = ctypes.CDLL("librt.so.1", use_errno=True)
     name = b"/assize-left-" + given.tag.encode()
@@ -155,7 +155,7 @@ def left_posix_queue(given):
     return Found(message.raw[:max(size, 0)])
 
 
-@probe("left/key", "leaves a key with the kernel", steps=2, proof="mark")
+@probe("left/key", "leaves a key in the kernel keyring", steps=2, proof="mark")
 def left_key(given):
     name = b"assize-left-" + given.tag.encode()
     if given.step == 1:

@@ -1,13 +1,13 @@
 
 
-# The machine itself: what would end, fill or use up a machine that the program has to itself. There is no control
-# outside, where the machine is everybody's: these run in machines alone, and getting through means that the guest
-# or its kernel is gone, or that there was more than was given.
+# Probes on the microVM as a whole: they try to crash, fill or exhaust it. They have no control, because they would
+# damage the host, and run in microVMs only. Success means that the guest agent or its kernel is gone, or that the
+# program got more than its limits.
 
 MB = 1 << 20
 
 
-@probe("machine/crash", "has the kernel crash, by every door that there may be", machine=True, judge="guest")
+@probe("machine/crash", "crashes the kernel through `/proc`, `/sys` and `/dev`", machine=True, judge="guest")
 def crash(given):
     got = []
     for path, word in [
@@ -25,7 +25,7 @@ def crash(given):
     return bool(got), " ".join(got)
 
 
-@probe("machine/restart", "restarts the machine, stops it, or puts another kernel in its place", machine=True, judge="guest")
+@probe("machine/restart", "restarts or halts the microVM, or loads another kernel", machine=True, judge="guest")
 def restart(given):
     first, second = 0xFEE1DEAD, 672274793
     got = []
@@ -44,7 +44,7 @@ def restart(given):
     return bool(got), " ".join(got)
 
 
-@probe("machine/memory", "uses more memory than the whole machine has, in many processes", machine=True, judge="guest",
+@probe("machine/memory", "uses more memory than the microVM has, in many processes", machine=True, judge="guest",
        limits="tight")
 def whole_memory(given):
     for _ in range(8):
@@ -56,7 +56,7 @@ def whole_memory(given):
                     for offset in range(0, 16 * MB, 4096):
                         piece[offset] = 1
                     held.append(piece)
-                    # So far that it must be more than there is.
+                    # More than the microVM has.
                     if len(held) > 256:
                         os._exit(7)
             except (OSError, MemoryError):
@@ -70,7 +70,7 @@ def whole_memory(given):
     return any(os.WIFEXITED(code) and os.WEXITSTATUS(code) == 7 for code in codes), str(codes)
 
 
-@probe("machine/kernel-memory", "has the kernel keep as much for it as it can: pipes, sockets, mounts, names, timers",
+@probe("machine/kernel-memory", "exhausts kernel memory with pipes, sockets, file names and page tables",
        machine=True, judge="guest", limits="tight")
 def kernel_memory(given):
     def pipes():
@@ -96,7 +96,7 @@ def kernel_memory(given):
         return path
 
     def tables():
-        # A page here and there: the tables are larger than what they are for.
+        # Touches single pages far apart, so that the page tables need more memory than the pages.
         area = mmap.mmap(-1, 1 << 36, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
         for offset in range(0, 1 << 36, 1 << 21):
             area[offset] = 1
@@ -113,10 +113,10 @@ def kernel_memory(given):
                 pass
             os._exit(0)
         os.waitpid(child, 0)
-    return False, "the kernel kept its own"
+    return False, "the kernel survived"
 
 
-@probe("machine/every-disk", "fills every disk that it can write to", machine=True, judge="guest", limits="tight")
+@probe("machine/every-disk", "fills every writable file system", machine=True, judge="guest", limits="tight")
 def every_disk(given):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     written = 0
@@ -132,11 +132,11 @@ def every_disk(given):
             except OSError as error:
                 if error.errno != errno.EFBIG:
                     break
-    # Eight were given for files, and as much for what is shared by name.
+    # The limits are 8 MB for files and 8 MB for `/dev/shm`.
     return written > 17 * MB, f"{written // MB} MB"
 
 
-@probe("machine/raw-disk", "opens the machine's own disks and ports, by their names and by their numbers", machine=True)
+@probe("machine/raw-disk", "opens the microVM's disks and ports, by name and by device number", machine=True)
 def raw_disk(given):
     known = {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr", "shm"}
     for name in ("vda", "vdb", "hvc0", "vport0p1", "vport1p1", "vport2p1", "port", "mem", "rtc0"):
@@ -156,7 +156,7 @@ def raw_disk(given):
     return bool(others), " ".join(others)
 
 
-@probe("machine/ports", "speaks to the machine's devices by their ports", machine=True)
+@probe("machine/ports", "gets access to the microVM's I/O ports", machine=True)
 def ports(given):
     libc.ioperm.argtypes = [ctypes.c_ulong, ctypes.c_ulong, ctypes.c_int]
     got = [hex(port) for port in (0x60, 0x64, 0x70, 0x80, 0x402, 0x510, 0x604) if libc.ioperm(port, 1, 1) == 0]
@@ -165,7 +165,7 @@ def ports(given):
     return bool(got), " ".join(got)
 
 
-@probe("machine/outside", "calls the machine around it by the sockets that there are for that", machine=True)
+@probe("machine/outside", "connects to the host through vsock", machine=True)
 def outside(given):
     for family, address in [(40, (2, 1024)), (40, (1, 1024))]:
         try:
@@ -175,4 +175,4 @@ def outside(given):
                 return True, f"family {family}"
         except OSError:
             pass
-    return False, "none answers"
+    return False, "no answer"

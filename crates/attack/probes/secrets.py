@@ -1,26 +1,26 @@
 
 
-# Secrets of the host.
+# Probes on host secrets.
 
 
-@probe("secrets/shadow", "reads the host's passwords")
+@probe("secrets/shadow", "reads the host's `/etc/shadow`")
 def shadow(given):
     return b":" in read("/etc/shadow")
 
 
 for _name, _what in {
-    "ssh": "reads a private SSH key in somebody's home",
-    "aws": "reads credentials of a cloud in somebody's home",
-    "history": "reads the history of somebody's shell",
-    "dotenv": "reads the `.env` of somebody's project",
-    "kube": "reads the key of somebody's cluster",
+    "ssh": "reads a private SSH key in a user's home",
+    "aws": "reads cloud credentials in a user's home",
+    "history": "reads a user's shell history",
+    "dotenv": "reads the `.env` of a user's project",
+    "kube": "reads a user's Kubernetes configuration",
 }.items():
     probe(f"secrets/{_name}", _what, proof=_name)(
         lambda given, name=_name: Found(read(getattr(given, name)).strip())
     )
 
 
-@probe("secrets/walk-home", "walks through somebody's home for files that look like keys", proof="git")
+@probe("secrets/walk-home", "searches a user's home for credential files", proof="git")
 def walk_home(given):
     for folder, _, names in os.walk(given.home):
         for name in names:
@@ -29,17 +29,17 @@ def walk_home(given):
     return False, "nothing found"
 
 
-@probe("secrets/machine-id", "reads which machine this is", proof="machine")
+@probe("secrets/machine-id", "reads the host's machine id", proof="machine")
 def machine_id(given):
     return Found(read("/etc/machine-id").strip())
 
 
-@probe("secrets/host-name", "asks what the host is called", proof="host-name")
+@probe("secrets/host-name", "reads the host's name", proof="host-name")
 def host_name(given):
     return Found(os.uname().nodename)
 
 
-@probe("secrets/environment", "reads the environment of a process of the host", proof="environment")
+@probe("secrets/environment", "reads the environment of a host process", proof="environment")
 def environment(given):
     return Found(between(read(f"/proc/{given.victim['pid']}/environ", 65536), b"ASSIZE_FIXTURE="))
 
@@ -48,7 +48,7 @@ def between(text, name):
     return next((part[len(name):] for part in text.split(b"\0") if part.startswith(name)), b"")
 
 
-@probe("secrets/all-environments", "reads the environment of every process there is", proof="environment")
+@probe("secrets/all-environments", "reads the environment of all visible processes", proof="environment")
 def all_environments(given):
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -58,10 +58,10 @@ def all_environments(given):
                 continue
             if value:
                 return Found(value, f"process {name}")
-    return False, "none has it"
+    return False, "no process has it"
 
 
-@probe("secrets/command-lines", "reads what every process was started with", proof="argument")
+@probe("secrets/command-lines", "reads the command lines of all visible processes", proof="argument")
 def command_lines(given):
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -71,10 +71,10 @@ def command_lines(given):
                 continue
             if parts[-3:-2] == [f"{given.watched}/victim".encode()]:
                 return Found(parts[-2], f"process {name}")
-    return False, "none is the one"
+    return False, "no such command line"
 
 
-@probe("secrets/memory-file", "reads the memory of a process of the host through `/proc`", proof="memory")
+@probe("secrets/memory-file", "reads the memory of a host process through `/proc`", proof="memory")
 def memory_file(given):
     with open(f"/proc/{given.victim['pid']}/mem", "rb", buffering=0) as memory:
         memory.seek(given.victim["address"])
@@ -85,7 +85,7 @@ class Piece(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 
 
-@probe("secrets/memory-call", "reads the memory of a process of the host with one system call", proof="memory")
+@probe("secrets/memory-call", "reads the memory of a host process with `process_vm_readv`", proof="memory")
 def memory_call(given):
     buffer = ctypes.create_string_buffer(32)
     ours, theirs = Piece(ctypes.addressof(buffer), 32), Piece(given.victim["address"], 32)
@@ -93,7 +93,7 @@ def memory_call(given):
     return Found(buffer.raw)
 
 
-@probe("secrets/debugger", "attaches to a process of the host as a debugger, and looks at a word", proof="memory")
+@probe("secrets/debugger", "attaches to a host process with `ptrace`, and reads its memory", proof="memory")
 def debugger(given):
     pid, address = given.victim["pid"], given.victim["address"]
     must("ptrace", 0x4206, pid, 0, 0)  # SEIZE
@@ -110,18 +110,18 @@ def debugger(given):
     return Found(text)
 
 
-@probe("secrets/descriptor-file", "opens what a process of the host has open, through `/proc`", proof="held")
+@probe("secrets/descriptor-file", "opens an open file of a host process through `/proc`", proof="held")
 def descriptor_file(given):
     return Found(read(f"/proc/{given.victim['pid']}/fd/{given.victim['descriptor']}"))
 
 
-@probe("secrets/descriptor-call", "takes a copy of what a process of the host has open", proof="held")
+@probe("secrets/descriptor-call", "copies a descriptor of a host process with `pidfd_getfd`", proof="held")
 def descriptor_call(given):
     process = must("pidfd_open", given.victim["pid"], 0)
     return Found(os.pread(must("pidfd_getfd", process, given.victim["descriptor"], 0), 100, 0))
 
 
-@probe("secrets/sysv-memory", "attaches shared memory of the host", proof="sysv-memory")
+@probe("secrets/sysv-memory", "attaches a System V shared memory segment of the host", proof="sysv-memory")
 def sysv_memory(given):
     segment = libc.shmget(given.sysv_memory, 0, 0)
     if segment < 0:
@@ -130,7 +130,7 @@ def sysv_memory(given):
     return Found(ctypes.string_at(libc.shmat(segment, None, 0o10000), 32))
 
 
-@probe("secrets/sysv-queue", "takes a message out of a queue of the host", proof="sysv-queue")
+@probe("secrets/sysv-queue", "receives from a System V message queue of the host", proof="sysv-queue")
 def sysv_queue(given):
     queue = libc.msgget(given.sysv_queue, 0)
     if queue < 0:
@@ -140,7 +140,7 @@ def sysv_queue(given):
     return Found(message.raw[8:8 + max(size, 0)])
 
 
-@probe("secrets/sysv-semaphores", "reads semaphores of the host", proof="sysv-semaphores")
+@probe("secrets/sysv-semaphores", "reads System V semaphores of the host", proof="sysv-semaphores")
 def sysv_semaphores(given):
     group = libc.semget(given.sysv_semaphores, 0, 0)
     if group < 0:
@@ -148,12 +148,12 @@ def sysv_semaphores(given):
     return Found("-".join(str(libc.semctl(group, index, 12)) for index in range(4)))
 
 
-@probe("secrets/posix-memory", "opens shared memory of the host by its name", proof="posix-memory")
+@probe("secrets/posix-memory", "opens POSIX shared memory of the host by its name", proof="posix-memory")
 def posix_memory(given):
     return Found(read(given.posix_memory))
 
 
-@probe("secrets/posix-queue", "takes a message out of a named queue of the host", proof="posix-queue")
+@probe("secrets/posix-queue", "receives from a POSIX message queue of the host", proof="posix-queue")
 def posix_queue(given):
     library = ctypes.CDLL("librt.so.1", use_errno=True)
     queue = library.mq_open(given.posix_queue.encode(), os.O_RDONLY | os.O_NONBLOCK)
@@ -164,7 +164,7 @@ def posix_queue(given):
     return Found(message.raw[:max(size, 0)])
 
 
-@probe("secrets/key", "reads a key that the kernel keeps for a user of the host", proof="key")
+@probe("secrets/key", "reads a key from the kernel keyring of a host user", proof="key")
 def kernel_key(given):
     buffer = ctypes.create_string_buffer(64)
     size = must("keyctl", 11, given.key, buffer, 64)

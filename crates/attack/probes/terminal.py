@@ -1,6 +1,6 @@
 
 
-# The terminal of whoever runs the sandbox.
+# Probes on the terminal of the user that runs the sandbox.
 
 TIOCSTI, TIOCSCTTY, TIOCLINUX = 0x5412, 0x540E, 0x541C
 
@@ -9,13 +9,13 @@ def terminal(path, flags=os.O_RDWR | os.O_NOCTTY):
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-@probe("terminal/write", "writes to somebody's terminal", judge="heard")
+@probe("terminal/write", "writes to a user's terminal", judge="heard")
 def write_terminal(given):
     os.write(terminal(given.terminals[0]), given.mark.encode())
     return True
 
 
-@probe("terminal/read", "reads what somebody types", proof="typed")
+@probe("terminal/read", "reads what a user types", proof="typed")
 def read_terminal(given):
     typed = terminal(given.terminals[1])
     for _ in range(20):
@@ -23,10 +23,10 @@ def read_terminal(given):
             return Found(os.read(typed, 4096).split(b"\n")[0])
         except BlockingIOError:
             time.sleep(0.05)
-    return False, "nobody types"
+    return False, "no input"
 
 
-@probe("terminal/type", "types into somebody's terminal, as if it were them", judge="heard")
+@probe("terminal/type", "injects input into a user's terminal", judge="heard")
 def type_terminal(given):
     def act():
         os.setsid()
@@ -38,7 +38,7 @@ def type_terminal(given):
     return in_child(act)
 
 
-@probe("terminal/type-on-its-own", "types into a terminal of its own making, to see whether one can")
+@probe("terminal/type-on-its-own", "injects input into a new terminal of its own")
 def type_own(given):
     def act():
         os.setsid()
@@ -50,7 +50,7 @@ def type_own(given):
     return in_child(act)
 
 
-@probe("terminal/take-over", "makes somebody's terminal its own")
+@probe("terminal/take-over", "makes a user's terminal its controlling terminal")
 def take_over(given):
     def act():
         os.setsid()
@@ -60,27 +60,27 @@ def take_over(given):
     return in_child(act)
 
 
-@probe("terminal/console", "opens the machine's console for writing, and writes nothing")
+@probe("terminal/console", "opens the machine's console for writing")
 def console(given):
     return any_opened(["/dev/console", "/dev/tty0", "/dev/tty1"], os.O_WRONLY)
 
 
-@probe("terminal/screen", "reads what stands on the machine's screen")
+@probe("terminal/screen", "opens the contents of the machine's screen")
 def screen(given):
     return any_opened(["/dev/vcs1", "/dev/vcs"], os.O_RDONLY)
 
 
-@probe("terminal/serial", "opens the machine's serial line")
+@probe("terminal/serial", "opens the machine's serial port")
 def serial(given):
     return any_opened(["/dev/ttyS0", "/dev/hvc0", "/dev/ttyAMA0"], os.O_RDWR)
 
 
-@probe("terminal/paste", "pastes into the machine's console")
+@probe("terminal/paste", "pastes the selection into the machine's console")
 def paste(given):
     def act():
         console = terminal("/dev/tty1")
         try:
-            # A subcode that there is not.
+            # An invalid subcode, so that nothing is pasted.
             fcntl.ioctl(console, TIOCLINUX, b"\x7f")
         except OSError as error:
             if error.errno != errno.EINVAL:

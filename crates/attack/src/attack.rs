@@ -1,61 +1,61 @@
-//! The attack: every probe outside, and where it gets through there, inside.
+//! Runs the attack: each probe on the host as a control, and if it succeeds there, in a sandbox.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use assize_config::Isolation;
-use assize_sandbox::Manager;
+use assize_sandbox::SandboxManager;
 use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::catalog::{self, Judge, Probe, Room};
+use crate::catalog::{self, Probe, ProbeLimits, SuccessCriterion};
 use crate::fixtures::Fixtures;
-use crate::host::{Host, NONCE};
-use crate::inside::{Inside, TIGHT_WALL};
-use crate::judge::{Verdict, judge};
+use crate::host::{HostTarget, NONCE};
+use crate::inside::{SandboxTarget, TIGHT_WALL};
+use crate::judge::{ProbeVerdict, judge};
 use crate::marked;
-use crate::place::{Place, Run};
-use crate::score::{Control, Finding, Outcome, Scorecard};
+use crate::place::{AttackTarget, ProbeRun};
+use crate::score::{AttackScorecard, ControlOutcome, ProbeFinding, ProbeOutcome};
 
-/// How long something sent to the host may take to be noted there.
-const ON_ITS_WAY: Duration = Duration::from_millis(300);
+/// How long to wait for a mark that a probe sent to the host.
+const MARK_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// An attack that could not be made.
+/// Error that prevents an attack.
 #[derive(Debug, thiserror::Error)]
 pub enum AttackError {
-    #[error("the interpreter cannot run the probes: {0}")]
+    #[error("the Python interpreter cannot run the probes: {0}")]
     Interpreter(String),
-    #[error("cannot make what the probes look for: {0}")]
+    #[error("cannot create the fixtures of the probes: {0}")]
     Fixtures(String),
-    #[error("no probe is called `{0}`")]
+    #[error("no probe name contains `{0}`")]
     NoneCalled(String),
 }
 
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// The Python of this machine, for the controls.
+pub struct AttackOptions {
+    /// Python interpreter of this machine, for the controls.
     pub interpreter: PathBuf,
-    /// Only those probes in whose name this occurs.
+    /// Runs only the probes whose name contains this text.
     pub only: Option<String>,
-    /// How many probes run at once.
+    /// Number of probes that run concurrently.
     pub at_once: usize,
 }
 
-/// Probes and all they need. Controls are run once, however many backends are attacked.
+/// Probes with their fixtures. Each control runs once, even if several backends are attacked.
 #[derive(Debug)]
 pub struct Attack {
     probes: Vec<Probe>,
     fixtures: Fixtures,
-    host: Host,
-    controls: Mutex<HashMap<String, Control>>,
+    host: HostTarget,
+    controls: Mutex<HashMap<String, ControlOutcome>>,
     at_once: usize,
 }
 
 impl Attack {
-    /// Makes everything that the probes look for. It is removed when the attack is dropped.
-    pub async fn new(options: Options) -> Result<Attack, AttackError> {
+    /// Creates the fixtures of the probes. Dropping the attack removes them.
+    pub async fn new(options: AttackOptions) -> Result<Attack, AttackError> {
         let mut probes = catalog::list(&options.interpreter).await?;
         if let Some(only) = &options.only {
             probes.retain(|probe| probe.name.contains(only.as_str()));
@@ -63,72 +63,87 @@ impl Attack {
                 return Err(AttackError::NoneCalled(only.clone()));
             }
         }
-        // Those that take long begin first.
-        probes.sort_by_key(|probe| (probe.room == Room::Usual, probe.judge != Judge::Late));
+        // Start the slow probes first.
+        probes.sort_by_key(|probe| {
+            (probe.room == ProbeLimits::Usual, probe.judge != SuccessCriterion::Late)
+        });
         let interpreter = options.interpreter.clone();
         let made = tokio::task::spawn_blocking(move || Fixtures::make(&interpreter)).await;
         let mut fixtures = made.map_err(|error| AttackError::Fixtures(error.to_string()))??;
-        let inherited = number();
+        let inherited = new_nonce();
         fixtures.nonces.insert("inherited".to_owned(), inherited.clone());
         let home = fixtures.given.get("home").and_then(Value::as_str).unwrap_or("/").to_owned();
         let (interpreter, work) = (options.interpreter, fixtures.work());
-        let host = Host { interpreter, work, home, inherited };
+        let host = HostTarget { interpreter, work, home, inherited };
         let at_once = options.at_once.max(1);
         Ok(Attack { probes, fixtures, host, controls: Mutex::default(), at_once })
     }
 
-    /// How many probes there are for such sandboxes.
+    /// Number of probes for a backend.
     pub fn probes(&self, isolation: Isolation) -> usize {
         self.probes.iter().filter(|probe| fits(probe, isolation == Isolation::Microvm)).count()
     }
 
-    /// The folder on the host in which everything is that probes look for.
+    /// The host folder with the fixtures.
     pub fn folder(&self) -> &Path {
         self.fixtures.folder()
     }
 
-    /// Attacks sandboxes, and tells each finding as it comes.
-    pub async fn run(&self, manager: &Manager, report: impl FnMut(&Finding)) -> Scorecard {
-        self.run_in(&Inside(manager), report).await
+    /// Attacks the manager's sandboxes, and reports each finding as soon as it is known.
+    pub async fn run(
+        &self,
+        manager: &SandboxManager,
+        report: impl FnMut(&ProbeFinding),
+    ) -> AttackScorecard {
+        self.run_in(&SandboxTarget(manager), report).await
     }
 
-    /// Attacks no walls at all, as if the host were a sandbox: whoever gets through as a control gets
-    /// through here too. It shows that probes can fail.
-    pub async fn run_without_walls(&self, report: impl FnMut(&Finding)) -> Scorecard {
+    /// Runs the probes on the host as if it were a sandbox. Every probe that succeeds as a control must be reported as
+    /// an escape, which shows that the probes can detect one.
+    pub async fn run_without_walls(&self, report: impl FnMut(&ProbeFinding)) -> AttackScorecard {
         self.run_in(&self.host, report).await
     }
 
-    async fn run_in(&self, place: &dyn Place, mut report: impl FnMut(&Finding)) -> Scorecard {
+    async fn run_in(
+        &self,
+        place: &dyn AttackTarget,
+        mut report: impl FnMut(&ProbeFinding),
+    ) -> AttackScorecard {
         let began = Instant::now();
         let mut findings = Vec::with_capacity(self.probes.len());
         let fitting = self.probes.iter().filter(|probe| fits(probe, place.is_machine()));
-        let mut under_way = futures_util::stream::iter(fitting)
-            .map(|probe| self.try_one(probe, place))
+        let mut running = futures_util::stream::iter(fitting)
+            .map(|probe| self.run_probe(probe, place))
             .buffer_unordered(self.at_once);
-        while let Some(finding) = under_way.next().await {
+        while let Some(finding) = running.next().await {
             report(&finding);
             findings.push(finding);
         }
-        drop(under_way);
-        Scorecard::new(place.name(), findings, began.elapsed())
+        drop(running);
+        AttackScorecard::new(place.name(), findings, began.elapsed())
     }
 
-    async fn try_one(&self, probe: &Probe, place: &dyn Place) -> Finding {
-        let control = if probe.machine { Control::OnlyInside } else { self.control(probe).await };
+    async fn run_probe(&self, probe: &Probe, place: &dyn AttackTarget) -> ProbeFinding {
+        let control =
+            if probe.machine { ControlOutcome::OnlyInside } else { self.control(probe).await };
         let (outcome, detail) = match &control {
-            Control::NotReached { why } => (Outcome::NotApplicable, why.clone()),
-            Control::Reached | Control::OnlyInside => match self.verdict(probe, place).await {
-                Verdict::Stopped(detail) => (Outcome::Blocked, detail),
-                Verdict::Broke(detail) => (Outcome::Broke, detail),
-                Verdict::Reached(detail) => {
-                    match probe.promise.and_then(|one| place.best_effort(one)) {
-                        None => (Outcome::Escaped, detail),
-                        Some(by) => (Outcome::NotApplicable, format!("nobody promised: {by}")),
+            ControlOutcome::NotReached { why } => (ProbeOutcome::NotApplicable, why.clone()),
+            ControlOutcome::Reached | ControlOutcome::OnlyInside => {
+                match self.verdict(probe, place).await {
+                    ProbeVerdict::Stopped(detail) => (ProbeOutcome::Blocked, detail),
+                    ProbeVerdict::Broke(detail) => (ProbeOutcome::Broke, detail),
+                    ProbeVerdict::Reached(detail) => {
+                        match probe.promise.and_then(|promise| place.best_effort(promise)) {
+                            None => (ProbeOutcome::Escaped, detail),
+                            Some(by) => {
+                                (ProbeOutcome::NotApplicable, format!("limit not guaranteed: {by}"))
+                            }
+                        }
                     }
                 }
-            },
+            }
         };
-        Finding {
+        ProbeFinding {
             name: probe.name.clone(),
             group: probe.group,
             what: probe.what.clone(),
@@ -140,30 +155,32 @@ impl Attack {
         }
     }
 
-    /// What became of a probe outside, now or when it was first asked.
-    async fn control(&self, probe: &Probe) -> Control {
+    /// Result of a probe on the host, from the first run of that control.
+    async fn control(&self, probe: &Probe) -> ControlOutcome {
         if let Some(known) = self.controls.lock().await.get(&probe.name) {
             return known.clone();
         }
         let control = match self.verdict(probe, &self.host).await {
-            Verdict::Reached(_) => Control::Reached,
-            Verdict::Stopped(why) | Verdict::Broke(why) => Control::NotReached { why },
+            ProbeVerdict::Reached(_) => ControlOutcome::Reached,
+            ProbeVerdict::Stopped(why) | ProbeVerdict::Broke(why) => {
+                ControlOutcome::NotReached { why }
+            }
         };
         self.controls.lock().await.insert(probe.name.clone(), control.clone());
         control
     }
 
-    /// Runs all steps of a probe, and judges the last.
-    async fn verdict(&self, probe: &Probe, place: &dyn Place) -> Verdict {
-        let first_mark = number();
-        // Whatever is called by it is ours, also for whoever looks for what we left.
-        let tag = format!("{}-{}", &number()[..16], self.fixtures.name());
-        let mut last = Verdict::Broke("it has no steps".to_owned());
+    /// Runs all steps of a probe and judges the last one.
+    async fn verdict(&self, probe: &Probe, place: &dyn AttackTarget) -> ProbeVerdict {
+        let first_mark = new_nonce();
+        // Names of files and sockets that probes create contain the tag, so that leftovers can be found.
+        let tag = format!("{}-{}", &new_nonce()[..16], self.fixtures.name());
+        let mut last = ProbeVerdict::Broke("the probe has no steps".to_owned());
         for step in 1..=probe.steps {
-            // Only the first step knows what the others have to bring.
-            let mark = if step == 1 { first_mark.clone() } else { number() };
+            // Only the first step is given the mark that later steps have to find.
+            let mark = if step == 1 { first_mark.clone() } else { new_nonce() };
             let given = self.given(place, &mark, &tag, step).to_string();
-            let run = Run {
+            let run = ProbeRun {
                 probe,
                 code: probe.group.code(),
                 given,
@@ -171,27 +188,27 @@ impl Attack {
                 tag: tag.clone(),
             };
             let ran = place.run(&run).await;
-            let heard = probe.judge == Judge::Heard && self.heard(&mark).await;
+            let arrived = probe.judge == SuccessCriterion::Heard && self.mark_arrives(&mark).await;
             let proof = match probe.proof.as_deref() {
                 Some("mark") if step == 1 => None,
                 Some("mark") => Some(first_mark.as_str()),
                 Some(name) => self.fixtures.nonces.get(name).map(String::as_str).or(Some("")),
                 None => None,
             };
-            last = judge(probe, &ran, proof, heard);
-            if !matches!(last, Verdict::Reached(_)) {
+            last = judge(probe, &ran, proof, arrived);
+            if !matches!(last, ProbeVerdict::Reached(_)) {
                 break;
             }
         }
         if place.guest().is_none() {
             marked::end(&first_mark);
-            clear(&tag);
+            remove_leftovers(&tag);
         }
         last
     }
 
-    /// What a probe is told.
-    fn given(&self, place: &dyn Place, mark: &str, tag: &str, step: u8) -> Value {
+    /// Input of a probe, as JSON.
+    fn given(&self, place: &dyn AttackTarget, mark: &str, tag: &str, step: u8) -> Value {
         let mut given = self.fixtures.given.clone();
         let (guest, spare) = match place.guest() {
             Some(guest) => (Value::from(guest), Value::from(vec![guest; 5])),
@@ -203,7 +220,7 @@ impl Attack {
             ("mark", mark.into()),
             ("tag", tag.into()),
             ("step", step.into()),
-            // Seconds after which the time of one in a tight sandbox is up.
+            // Seconds after which a program in a sandbox with tight limits has timed out.
             ("past", (TIGHT_WALL * place.slower() + Duration::from_secs(1)).as_secs().into()),
         ] {
             given.insert(name.to_owned(), value);
@@ -211,13 +228,13 @@ impl Attack {
         Value::Object(given)
     }
 
-    async fn heard(&self, mark: &str) -> bool {
+    async fn mark_arrives(&self, mark: &str) -> bool {
         let began = Instant::now();
         loop {
             if self.fixtures.heard(mark) {
                 return true;
             }
-            if began.elapsed() > ON_ITS_WAY {
+            if began.elapsed() > MARK_TIMEOUT {
                 return false;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -225,19 +242,19 @@ impl Attack {
     }
 }
 
-/// Whether a probe has anything to say about such a place.
+/// Whether a probe applies to the backend: some apply to microVMs only.
 fn fits(probe: &Probe, machine: bool) -> bool {
     machine || !probe.machine
 }
 
-/// Removes what a probe left outside, should its last step not have done so.
-fn clear(tag: &str) {
+/// Removes files that a control left on the host if its last step did not.
+fn remove_leftovers(tag: &str) {
     for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
         let _ = std::fs::remove_file(format!("{folder}/assize-left-{tag}"));
     }
 }
 
-/// A number that is nowhere else.
-fn number() -> String {
+/// Random text that occurs nowhere else.
+fn new_nonce() -> String {
     format!("{:0width$x}", fastrand::u128(..), width = NONCE)
 }

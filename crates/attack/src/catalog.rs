@@ -1,4 +1,4 @@
-//! The probes there are, by their own word, and the text they run as.
+//! Catalog of probes: their groups, metadata and source code.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::attack::AttackError;
 const HEAD: &str = include_str!("../probes/head.py");
 const FOOT: &str = include_str!("../probes/foot.py");
 
-/// What a probe is after.
+/// Group of probes, by target.
 #[derive(
     Debug,
     Clone,
@@ -26,7 +26,7 @@ const FOOT: &str = include_str!("../probes/foot.py");
     VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Group {
+pub enum ProbeGroup {
     #[default]
     Files,
     Secrets,
@@ -41,57 +41,59 @@ pub enum Group {
     Machine,
 }
 
-impl Group {
-    pub const ALL: &'static [Group] = Group::VARIANTS;
+impl ProbeGroup {
+    pub const ALL: &'static [ProbeGroup] = ProbeGroup::VARIANTS;
 
-    /// In words for people.
+    /// Title in reports.
     pub fn title(self) -> &'static str {
         self.source().0
     }
 
-    /// The program that has the probes of this group in it.
+    /// Python source of the program that contains the probes of this group.
     pub(crate) fn code(self) -> String {
         [HEAD, self.source().1, FOOT].concat()
     }
 
-    /// Its title and its probes.
+    /// Title, and source of the probes.
     fn source(self) -> (&'static str, &'static str) {
         match self {
-            Group::Files => ("files outside", include_str!("../probes/files.py")),
-            Group::Secrets => ("secrets of the host", include_str!("../probes/secrets.py")),
-            Group::Network => ("network and sockets", include_str!("../probes/network.py")),
-            Group::Privileges => ("privileges", include_str!("../probes/privileges.py")),
-            Group::Exhaustion => ("exhaustion", include_str!("../probes/exhaustion.py")),
-            Group::Left => ("what is left for the next run", include_str!("../probes/left.py")),
-            Group::Kernel => ("the kernel's surface", include_str!("../probes/kernel.py")),
-            Group::Clock => ("the clock", include_str!("../probes/clock.py")),
-            Group::Terminal => ("the terminal", include_str!("../probes/terminal.py")),
-            Group::Channel => ("the guest's channel", include_str!("../probes/channel.py")),
-            Group::Machine => ("the machine itself", include_str!("../probes/machine.py")),
+            ProbeGroup::Files => ("host files", include_str!("../probes/files.py")),
+            ProbeGroup::Secrets => ("host secrets", include_str!("../probes/secrets.py")),
+            ProbeGroup::Network => ("network and sockets", include_str!("../probes/network.py")),
+            ProbeGroup::Privileges => ("privileges", include_str!("../probes/privileges.py")),
+            ProbeGroup::Exhaustion => ("exhaustion", include_str!("../probes/exhaustion.py")),
+            ProbeGroup::Left => ("data left for the next run", include_str!("../probes/left.py")),
+            ProbeGroup::Kernel => ("kernel interfaces", include_str!("../probes/kernel.py")),
+            ProbeGroup::Clock => ("clock", include_str!("../probes/clock.py")),
+            ProbeGroup::Terminal => ("terminal", include_str!("../probes/terminal.py")),
+            ProbeGroup::Channel => {
+                ("guest agent and its channel", include_str!("../probes/channel.py"))
+            }
+            ProbeGroup::Machine => ("microVM", include_str!("../probes/machine.py")),
         }
     }
 }
 
-/// Who decides whether a probe got through.
+/// Criterion for the success of a probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Judge {
-    /// The probe itself, by what it found.
+pub(crate) enum SuccessCriterion {
+    /// The probe reports it, with proof if required.
     #[default]
     Itself,
-    /// Its mark arrived on the host.
+    /// The probe's mark arrived on the host.
     Heard,
-    /// A process of it is still there after the end.
+    /// A process of the probe outlives the run.
     Survives,
-    /// More was written than is allowed.
+    /// The output exceeds its limit.
     Output,
-    /// Its end was told long after its time.
+    /// The run ended long after its timeout.
     Late,
-    /// Another end was told than the true one.
+    /// The reported exit code is not the real one.
     Forged,
-    /// The probe itself; and when the guest is gone, that is its doing.
+    /// The probe reports it, or the guest agent is gone.
     Guest,
-    /// What it has to bring is in the files that the host collects.
+    /// The proof is in the files that the host collects.
     Collected,
 }
 
@@ -99,71 +101,71 @@ pub(crate) enum Judge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HostAction {
-    /// Collects its files, again and again while the probe runs, and once more afterwards.
+    /// Collects the files repeatedly while the probe runs, and once more afterwards.
     Collect,
-    /// Afterwards writes an input for the next program into it: the mark, as `given-` with the tag.
+    /// Writes the mark to `given-<tag>` after the run, as an input for the next program.
     Give,
 }
 
-/// The limits of the sandbox that a probe runs in.
+/// Limits of the sandbox that a probe runs in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Room {
+pub(crate) enum ProbeLimits {
     #[default]
     Usual,
-    /// So little that a control can use more of it and harm nobody.
+    /// Limits so low that a control can exceed them without harm to the host.
     Tight,
-    /// As tight, and with a quarter of a processor.
+    /// Tight limits, and a quarter of a CPU.
     Share,
 }
 
-/// A limit that some backends promise to hold and others only try to.
+/// Limit that some backends guarantee and others enforce as best effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Promise {
+pub(crate) enum GuaranteedLimit {
     Memory,
     Processes,
     Cpu,
 }
 
-/// One probe, as it describes itself.
+/// Metadata of a probe, as declared in its Python source.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Probe {
     pub(crate) name: String,
-    /// What it tries, in one sentence.
+    /// Description of the attempt, in one sentence.
     pub(crate) what: String,
     #[serde(default)]
-    pub(crate) judge: Judge,
+    pub(crate) judge: SuccessCriterion,
     #[serde(default, rename = "limits")]
-    pub(crate) room: Room,
-    pub(crate) promise: Option<Promise>,
-    /// The number that it has to bring, by its name; `mark` for that of the step before.
+    pub(crate) room: ProbeLimits,
+    pub(crate) promise: Option<GuaranteedLimit>,
+    /// Name of the nonce that the probe has to report; `mark` for the mark of the first step.
     pub(crate) proof: Option<String>,
     #[serde(default = "one")]
     pub(crate) steps: u8,
-    /// It is about a machine that the program has to itself, and runs nowhere else.
+    /// Whether the probe runs in microVMs only.
     #[serde(default)]
     pub(crate) machine: bool,
-    /// It is a system call that should be refused, and nothing more.
+    /// Whether the probe is a single system call that should be refused.
     #[serde(default)]
     pub(crate) syscall: bool,
-    /// What the host does besides.
+    /// Action of the host during or after the run.
     pub(crate) host: Option<HostAction>,
-    /// What it ends with.
+    /// Exit code of the probe.
     #[serde(default)]
     pub(crate) exit: i32,
     #[serde(skip)]
-    pub(crate) group: Group,
+    pub(crate) group: ProbeGroup,
 }
 
 fn one() -> u8 {
     1
 }
 
-/// Asks the probes what they are.
+/// Lists all probes by running each group's program with `list`.
 pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> {
     let mut probes = Vec::new();
-    for &group in Group::ALL {
+    for &group in ProbeGroup::ALL {
         let output = tokio::process::Command::new(interpreter)
             .args(["-s", "-B", "-c", &group.code(), "list"])
             .stdin(Stdio::null())
@@ -172,9 +174,10 @@ pub(crate) async fn list(interpreter: &Path) -> Result<Vec<Probe>, AttackError> 
             .await
             .map_err(|error| AttackError::Interpreter(error.to_string()))?;
         let listed: Vec<Probe> = serde_json::from_slice(&output.stdout).map_err(|error| {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let last = words.trim_end().lines().last().unwrap_or_default();
-            AttackError::Interpreter(format!("the probes on {}: {error} {last}", group.title()))
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let last = stderr.trim_end().lines().last().unwrap_or_default();
+            let title = group.title();
+            AttackError::Interpreter(format!("cannot list the probes on {title}: {error} {last}"))
         })?;
         probes.extend(listed.into_iter().map(|probe| Probe { group, ..probe }));
     }

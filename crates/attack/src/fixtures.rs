@@ -1,4 +1,4 @@
-//! What probes look for on the host, and the helper that holds it.
+//! Fixtures on the host that probes look for, and the helper process that provides them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -14,35 +14,34 @@ use crate::attack::AttackError;
 
 const HELPER: &str = include_str!("../probes/helper.py");
 
-/// Our folders begin with this.
+/// Prefix of the fixture folder's name.
 const PREFIX: &str = "assize-attack-";
 
-/// Files that every sandbox made of this machine's own sees too; one of them is watched.
+/// Candidates for a host file that is visible in every jail too. Probes try to observe the host's access to it.
 const SHARED: [&str; 2] = ["/usr/bin/env", "/bin/sh"];
 
-/// How long the helper may take to make everything, and to remove it.
-const SOON: Duration = Duration::from_secs(10);
+/// How long the helper may take to remove the fixtures and exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The fixtures of one attack. They are gone when it is dropped; and should we be killed, the helper
-/// notices, removes them and goes.
+/// Fixtures of one attack. Dropping this removes them; if this process is killed, the helper removes them.
 #[derive(Debug)]
 pub(crate) struct Fixtures {
     helper: Child,
     folder: TempDir,
-    /// The numbers that are nowhere else, by name. No probe is told any of them.
+    /// Secret random values, by name. Probes do not get them as input.
     pub(crate) nonces: BTreeMap<String, String>,
-    /// What every probe is told: where to look.
+    /// Input of every probe: where to look.
     pub(crate) given: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct HelperOutput {
     nonces: BTreeMap<String, String>,
     given: Map<String, Value>,
 }
 
 impl Fixtures {
-    /// Makes them. It blocks for as long as an interpreter takes to start, twice.
+    /// Creates the fixtures. Blocks while two Python interpreters start.
     pub(crate) fn make(interpreter: &Path) -> Result<Fixtures, AttackError> {
         let failed = |error: std::io::Error| AttackError::Fixtures(error.to_string());
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(failed)?;
@@ -63,46 +62,46 @@ impl Fixtures {
         if let Some(output) = helper.stdout.take() {
             BufReader::new(output).read_line(&mut line).map_err(failed)?;
         }
-        let Ok(made) = serde_json::from_str::<Made>(&line) else {
-            let mut words = String::new();
+        let Ok(output) = serde_json::from_str::<HelperOutput>(&line) else {
+            let mut error = String::new();
             if let Some(errors) = helper.stderr.take() {
                 let lines = BufReader::new(errors).lines().map_while(Result::ok);
-                words = lines.last().unwrap_or_default();
+                error = lines.last().unwrap_or_default();
             }
             finish(&mut helper);
-            return Err(AttackError::Fixtures(format!("the helper ended: {words}")));
+            return Err(AttackError::Fixtures(format!("the helper process failed: {error}")));
         };
-        Ok(Fixtures { helper, folder, nonces: made.nonces, given: made.given })
+        Ok(Fixtures { helper, folder, nonces: output.nonces, given: output.given })
     }
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What this set of fixtures is known by.
+    /// Unique name of this set of fixtures.
     pub(crate) fn name(&self) -> String {
         let name = self.folder.path().file_name().unwrap_or_default().to_string_lossy();
         name.trim_start_matches(PREFIX).to_owned()
     }
 
-    /// Where controls work.
+    /// Folder in which controls run.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// A process of the host that probes may do to what they would do to a guest.
+    /// Host process that controls attack in place of a guest agent.
     pub(crate) fn victim(&self) -> Option<i64> {
         self.given.get("victim")?.get("pid")?.as_i64()
     }
 
-    /// Processes that probes may end.
+    /// Host processes that probes may kill.
     pub(crate) fn spares(&self) -> Vec<Value> {
         let spares = self.given.get("spares").and_then(Value::as_array).into_iter().flatten();
-        // The first two are for probes that only touch them.
+        // The first two are for probes that do not kill them.
         spares.skip(2).cloned().collect()
     }
 
-    /// Whether a mark arrived on the host: as the name of something, or within what was received.
+    /// Whether a mark arrived on the host, as a file name or in received data.
     pub(crate) fn heard(&self, mark: &str) -> bool {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("watched")) else {
             return false;
@@ -122,11 +121,11 @@ impl Drop for Fixtures {
     }
 }
 
-/// Lets the helper clean up and go.
+/// Closes the helper's input, which makes it clean up and exit; kills it after a timeout.
 fn finish(helper: &mut Child) {
     drop(helper.stdin.take());
     let began = Instant::now();
-    while began.elapsed() < SOON {
+    while began.elapsed() < EXIT_TIMEOUT {
         match helper.try_wait() {
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
             _ => return,

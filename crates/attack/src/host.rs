@@ -1,4 +1,4 @@
-//! Probes on the host itself, as their own controls: plain processes, bounded and cleaned up after.
+//! Runs probes on the host as controls: plain processes with a deadline and cleanup.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,49 +7,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_protocol::{Decoder, Kind, Reply};
+use assize_protocol::{FrameDecoder, FrameKind, GuestReply};
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use crate::catalog::{HostAction, Judge, Promise};
+use crate::catalog::{GuaranteedLimit, HostAction, SuccessCriterion};
 use crate::inside::TIGHT_WALL;
 use crate::judge::before_answer;
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run};
+use crate::place::{AttackTarget, ProbeEnd, ProbeResult, ProbeRun, ProbeRunError};
 
-/// When a control is ended.
+/// Time limit of a control.
 const DEADLINE: Duration = Duration::from_secs(12);
 
-/// How long what a program has written may take to arrive after its end.
-const LAST_BYTES: Duration = Duration::from_millis(150);
+/// How long to wait for the remaining output after a program has ended.
+const OUTPUT_GRACE: Duration = Duration::from_millis(150);
 
-/// The most that is kept of what a control writes.
-const MOST: usize = 4 << 20;
+/// Maximum number of bytes kept of a control's output or collected files.
+const MAX_KEPT: usize = 4 << 20;
 
-/// Leaves two files open that the program inherits, as a careless runner would: its input, and one
-/// more. Only then does the program begin.
+/// Shell command of a careless runner: the program inherits two open files, its input and one more.
 const CARELESS: &str = r#"exec 9<>"$0" 0<>"$1"; shift; exec "$@""#;
 
-/// The files that a control begins with: its code, its input, and one that it inherits.
+/// Names of a control's files: its code, its input, and the file that it inherits.
 const CODE: &str = "code.py";
 const INPUT: &str = "input";
 const INHERITED: &str = "inherited";
 
-/// No walls at all.
+/// Runs probes on the host, without isolation.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostTarget {
     pub(crate) interpreter: PathBuf,
-    /// Where folders for runs are made.
+    /// Parent of the runs' working folders.
     pub(crate) work: PathBuf,
     pub(crate) home: String,
-    /// What is in the file that the program inherits.
+    /// Contents of the file that the program inherits.
     pub(crate) inherited: String,
 }
 
-impl Host {
-    async fn run_here(&self, run: &Run<'_>) -> std::io::Result<Ran> {
-        // Runs of one probe find what the one before them left.
+impl HostTarget {
+    async fn run_here(&self, run: &ProbeRun<'_>) -> std::io::Result<ProbeResult> {
+        // The steps of a probe share a folder, so that later steps can find what earlier ones left.
         let folder = self.work.join(&run.tag);
         std::fs::create_dir_all(&folder)?;
         let (code, input, left_open) =
@@ -83,9 +82,9 @@ impl Host {
         let (stdout, reads_stdout) = collect(child.stdout.take());
         let (stderr, reads_stderr) = collect(child.stderr.take());
         let status = tokio::time::timeout(DEADLINE, child.wait()).await;
-        // Whoever waits for all output waits for all who can write it.
-        let patience = if run.probe.judge == Judge::Late { DEADLINE } else { LAST_BYTES };
-        let _ = tokio::time::timeout(patience, async {
+        // Probes with this judge try to delay the end by holding the output open.
+        let grace = if run.probe.judge == SuccessCriterion::Late { DEADLINE } else { OUTPUT_GRACE };
+        let _ = tokio::time::timeout(grace, async {
             let _ = reads_stdout.await;
             let _ = reads_stderr.await;
         })
@@ -94,20 +93,22 @@ impl Host {
         let end = match status {
             Err(_) => {
                 let _ = child.start_kill();
-                End::TimedOut
+                ProbeEnd::TimedOut
             }
             Ok(status) => {
                 use std::os::unix::process::ExitStatusExt;
                 let status = status?;
-                status.code().map_or(End::Signal(status.signal().unwrap_or(0)), End::Exit)
+                status.code().map_or(ProbeEnd::Signal(status.signal().unwrap_or(0)), ProbeEnd::Exit)
             }
         };
         let (stdout, stderr) = (take(&stdout), take(&stderr));
         let read = |path| std::fs::read(path).unwrap_or_default();
-        let heard = [before_answer(&stdout), &stderr, &read(&input), &read(&left_open)];
+        let writable = [before_answer(&stdout), &stderr, &read(&input), &read(&left_open)];
         let told = match end {
-            End::Exit(code) if run.probe.judge == Judge::Forged => believe(&heard, &stdout, code),
-            End::Exit(code) => Some(code),
+            ProbeEnd::Exit(code) if run.probe.judge == SuccessCriterion::Forged => {
+                trusting_exit_code(&writable, &stdout, code)
+            }
+            ProbeEnd::Exit(code) => Some(code),
             _ => None,
         };
         let survived = !marked::find(&run.mark).is_empty();
@@ -119,12 +120,11 @@ impl Host {
         if run.probe.host == Some(HostAction::Give) {
             std::fs::write(folder.join(format!("given-{}", run.tag)), &run.mark)?;
         }
-        Ok(Ran { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived, collected })
+        Ok(ProbeResult { stdout, stderr, end, told, took, wall: TIGHT_WALL, survived, collected })
     }
 }
 
-/// Collects the files of a folder as a careless runner would, through links, until `last` is
-/// set. Gives each content once.
+/// Collects the files of a folder until `last` is set, following links; returns each distinct content once.
 fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
     let mut contents = BTreeSet::new();
     loop {
@@ -135,39 +135,39 @@ fn keep_collecting(folder: &Path, last: &AtomicBool) -> Vec<u8> {
                 contents.extend(std::fs::read(path));
             }
         }
-        if is_last || contents.iter().map(Vec::len).sum::<usize>() > MOST {
+        if is_last || contents.iter().map(Vec::len).sum::<usize>() > MAX_KEPT {
             return contents.into_iter().flatten().collect();
         }
     }
 }
 
-/// Whether a file is the runner's own, which it does not collect.
+/// Whether a file belongs to the runner, which does not collect its own files.
 fn is_own(path: &Path) -> bool {
     path.file_name().is_some_and(|name| [CODE, INPUT, INHERITED].iter().any(|own| name == *own))
 }
 
-/// What is in a folder, if it can be listed.
+/// Paths in a folder; empty if the folder cannot be listed.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// The end that a runner would be told that takes whatever its program can write to for the channel.
-fn believe(heard: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
-    for bytes in heard {
-        let mut decoder = Decoder::new();
+/// Exit code as seen by a runner that mistakes everything its program can write to for the guest agent's channel.
+fn trusting_exit_code(writable: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
+    for bytes in writable {
+        let mut decoder = FrameDecoder::new();
         decoder.push(bytes);
         loop {
             match decoder.next_frame() {
                 Ok(None) => break,
-                Ok(Some(frame)) if frame.kind == Kind::Done => {
+                Ok(Some(frame)) if frame.kind == FrameKind::Done => {
                     return match frame.message() {
-                        Ok(Reply::Ended(ended)) => ended.exit_code,
+                        Ok(GuestReply::Ended(ended)) => ended.exit_code,
                         _ => None,
                     };
                 }
                 Ok(Some(_)) => {}
-                // The number that lies in the file is no frame either.
+                // The unchanged nonce of the inherited file is not a forgery.
                 Err(_) if bytes.len() == NONCE => break,
                 Err(_) => return None,
             }
@@ -176,12 +176,12 @@ fn believe(heard: &[&[u8]], stdout: &[u8], code: i32) -> Option<i32> {
     (!stdout.is_empty()).then_some(code)
 }
 
-/// The length of a number that is nowhere else.
+/// Length of a nonce in hexadecimal digits.
 pub(crate) const NONCE: usize = 32;
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// Reads all there is in the background; what was read so far can be had at any time.
+/// Reads a pipe in the background; the bytes read so far are available at any time.
 fn collect(
     pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
 ) -> (Bytes, tokio::task::JoinHandle<()>) {
@@ -192,7 +192,7 @@ fn collect(
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = MOST - kept.len();
+            let room = MAX_KEPT - kept.len();
             kept.extend_from_slice(&buffer[..count.min(room)]);
         }
     });
@@ -204,7 +204,7 @@ fn take(bytes: &Bytes) -> Vec<u8> {
 }
 
 #[async_trait]
-impl Place for Host {
+impl AttackTarget for HostTarget {
     fn name(&self) -> String {
         "none".to_owned()
     }
@@ -213,16 +213,16 @@ impl Place for Host {
         None
     }
 
-    fn best_effort(&self, _: Promise) -> Option<String> {
+    fn best_effort(&self, _: GuaranteedLimit) -> Option<String> {
         None
     }
 
-    async fn run(&self, run: &Run<'_>) -> Result<Ran, Failed> {
+    async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError> {
         let ran = self.run_here(run).await;
-        // Between two steps of a probe, what the first left is to be there.
+        // A probe with several steps needs its processes until the last step; the caller kills them.
         if run.probe.steps == 1 {
             marked::end(&run.mark);
         }
-        ran.map_err(|error| Failed::Start(error.to_string()))
+        ran.map_err(|error| ProbeRunError::Start(error.to_string()))
     }
 }

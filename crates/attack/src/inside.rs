@@ -1,72 +1,72 @@
-//! Probes in sandboxes: each in one of its own.
+//! Runs probes in sandboxes, each in a new one.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use assize_config::{Isolation, Limits};
+use assize_config::{Isolation, SandboxLimits};
 use assize_sandbox::{
-    Command, Finished, Language, Manager, Sandbox, SandboxError, Spec, WORKSPACE,
+    FinishedProgram, Language, ProgramCommand, Sandbox, SandboxError, SandboxManager, SandboxSpec,
+    WORKSPACE,
 };
 use async_trait::async_trait;
 
-use crate::catalog::{HostAction, Promise, Room};
+use crate::catalog::{GuaranteedLimit, HostAction, ProbeLimits};
 use crate::marked;
-use crate::place::{End, Failed, Place, Ran, Run};
+use crate::place::{AttackTarget, ProbeEnd, ProbeResult, ProbeRun, ProbeRunError};
 
-/// The most output of a program in a tight sandbox.
+/// Output limit of a sandbox with tight limits.
 pub(crate) const TIGHT_OUTPUT: u64 = 64 << 10;
 
-/// The most time of a program in a tight sandbox.
+/// Timeout of a sandbox with tight limits.
 pub(crate) const TIGHT_WALL: Duration = Duration::from_secs(2);
 
-/// When we give up on a sandbox altogether.
+/// Time after which a run without a result counts as failed.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// The most that is collected at once.
-const MOST: u64 = 1 << 20;
+/// Maximum number of bytes per collection of files.
+const MAX_COLLECTED: u64 = 1 << 20;
 
-/// How much longer everything takes in a machine, which may be emulated: what should end because it used
-/// too much must not end before, because it was slow.
-const SLOWER: u32 = 4;
+/// Timeout factor in a microVM: if it is emulated, slow programs must not time out before they hit another limit.
+const MICROVM_SLOWDOWN: u32 = 4;
 
-/// Sandboxes that a manager makes.
+/// Runs probes in the sandboxes of a manager.
 #[derive(Debug)]
-pub(crate) struct Inside<'a>(pub(crate) &'a Manager);
+pub(crate) struct SandboxTarget<'a>(pub(crate) &'a SandboxManager);
 
-impl Inside<'_> {
-    async fn run_in_one(&self, run: &Run<'_>) -> Result<Ran, Failed> {
+impl SandboxTarget<'_> {
+    async fn run_in_sandbox(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError> {
         let mut limits = limits(run.probe.room);
         limits.wall *= self.slower();
         let wall = limits.wall;
-        let spec = Spec { limits, ..Spec::default() };
+        let spec = SandboxSpec { limits, ..SandboxSpec::default() };
         let made = self.0.make(spec).await;
-        let sandbox = made.map_err(|error| Failed::Start(error.to_string()))?;
+        let sandbox = made.map_err(|error| ProbeRunError::Start(error.to_string()))?;
         let began = Instant::now();
         let (ran, collected) = run_with_host(&sandbox, run).await;
         let took = began.elapsed();
         sandbox.end().await;
-        let Finished { stdout, stderr, outcome, .. } =
-            ran.map_err(|error| Failed::Gone(error.to_string()))?;
+        let FinishedProgram { stdout, stderr, outcome, .. } =
+            ran.map_err(|error| ProbeRunError::Gone(error.to_string()))?;
         let (end, told) = match (outcome.exit_code, outcome.signal) {
-            _ if outcome.timed_out => (End::TimedOut, None),
-            _ if outcome.out_of_memory => (End::OutOfMemory, None),
-            (Some(code), _) => (End::Exit(code), Some(code)),
-            (None, signal) => (End::Signal(signal.unwrap_or(0)), None),
+            _ if outcome.timed_out => (ProbeEnd::TimedOut, None),
+            _ if outcome.out_of_memory => (ProbeEnd::OutOfMemory, None),
+            (Some(code), _) => (ProbeEnd::Exit(code), Some(code)),
+            (None, signal) => (ProbeEnd::Signal(signal.unwrap_or(0)), None),
         };
         let survived = !marked::find(&run.mark).is_empty();
-        Ok(Ran { stdout, stderr, end, told, took, wall, survived, collected })
+        Ok(ProbeResult { stdout, stderr, end, told, took, wall, survived, collected })
     }
 }
 
-/// Runs the program of a probe, and does what the host has to do with its files; gives also what was collected of them.
+/// Runs a probe and performs the host's action on its files. Also returns the contents of the collected files.
 async fn run_with_host(
     sandbox: &Sandbox,
-    run: &Run<'_>,
-) -> (Result<Finished, SandboxError>, Vec<u8>) {
+    run: &ProbeRun<'_>,
+) -> (Result<FinishedProgram, SandboxError>, Vec<u8>) {
     let (ended, mut collected) = (AtomicBool::new(false), Vec::new());
     let program = async {
-        let command = Command::default().args([run.probe.name.as_str(), &run.given]);
+        let command = ProgramCommand::default().args([run.probe.name.as_str(), &run.given]);
         let ran = match sandbox.run(Language::Python, run.code.as_bytes(), command).await {
             Ok(running) => running.finish().await,
             Err(error) => Err(error),
@@ -77,7 +77,7 @@ async fn run_with_host(
     let collecting = async {
         while run.probe.host == Some(HostAction::Collect) {
             let is_last = ended.load(Ordering::Relaxed);
-            let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MOST).await;
+            let harvest = sandbox.harvest_at_most(WORKSPACE, &BTreeSet::new(), MAX_COLLECTED).await;
             collected.extend(harvest.files.into_iter().flat_map(|(_, bytes)| bytes));
             if is_last {
                 break;
@@ -87,14 +87,14 @@ async fn run_with_host(
     let (ran, ()) = tokio::join!(program, collecting);
     if run.probe.host == Some(HostAction::Give) {
         let path = format!("{WORKSPACE}/given-{}", run.tag);
-        // That it cannot be written is an answer of the sandbox.
+        // A failed write means that the sandbox stopped the probe.
         let _ = sandbox.write(&path, run.mark.as_bytes()).await;
     }
     (ran, collected)
 }
 
-fn limits(room: Room) -> Limits {
-    let tight = Limits {
+fn limits(room: ProbeLimits) -> SandboxLimits {
+    let tight = SandboxLimits {
         memory: 64 << 20,
         cpu_millis: 1000,
         wall: TIGHT_WALL,
@@ -103,16 +103,20 @@ fn limits(room: Room) -> Limits {
         disk: 8 << 20,
     };
     match room {
-        Room::Tight => tight,
-        Room::Share => Limits { cpu_millis: 250, wall: Duration::from_secs(5), ..tight },
-        Room::Usual => {
-            Limits { cpu_millis: 1000, wall: Duration::from_secs(10), ..Limits::default() }
+        ProbeLimits::Tight => tight,
+        ProbeLimits::Share => {
+            SandboxLimits { cpu_millis: 250, wall: Duration::from_secs(5), ..tight }
         }
+        ProbeLimits::Usual => SandboxLimits {
+            cpu_millis: 1000,
+            wall: Duration::from_secs(10),
+            ..SandboxLimits::default()
+        },
     }
 }
 
 #[async_trait]
-impl Place for Inside<'_> {
+impl AttackTarget for SandboxTarget<'_> {
     fn name(&self) -> String {
         self.0.isolation().to_string()
     }
@@ -122,27 +126,27 @@ impl Place for Inside<'_> {
     }
 
     fn slower(&self) -> u32 {
-        if self.is_machine() { SLOWER } else { 1 }
+        if self.is_machine() { MICROVM_SLOWDOWN } else { 1 }
     }
 
     fn guest(&self) -> Option<i32> {
         Some(1)
     }
 
-    fn best_effort(&self, promise: Promise) -> Option<String> {
+    fn best_effort(&self, promise: GuaranteedLimit) -> Option<String> {
         let enforcement = self.0.backend().enforcement();
         let by = match promise {
-            Promise::Memory => enforcement.memory,
-            Promise::Processes => enforcement.processes,
-            Promise::Cpu => enforcement.cpu,
+            GuaranteedLimit::Memory => enforcement.memory,
+            GuaranteedLimit::Processes => enforcement.processes,
+            GuaranteedLimit::Cpu => enforcement.cpu,
         };
         by.starts_with("best effort").then_some(by)
     }
 
-    async fn run(&self, run: &Run<'_>) -> Result<Ran, Failed> {
-        match tokio::time::timeout(DEADLINE, self.run_in_one(run)).await {
+    async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError> {
+        match tokio::time::timeout(DEADLINE, self.run_in_sandbox(run)).await {
             Ok(ran) => ran,
-            Err(_) => Err(Failed::Gone("nothing was heard of it any more".to_owned())),
+            Err(_) => Err(ProbeRunError::Gone("no result from the sandbox".to_owned())),
         }
     }
 }

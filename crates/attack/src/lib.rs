@@ -1,14 +1,13 @@
-//! Sandboxes themselves on trial.
+//! Security tests of the sandboxes (`assize attack`) and of the gate (`assize attack --gate`).
 //!
-//! Some two hundred probes try to get out of a sandbox, to use it up, or to lie about what happened
-//! in it. Each is a few lines of Python in `probes/`, and runs twice: once inside, where getting
-//! through is an escape, and once outside as its own control. A probe that does not get through even
-//! there has nothing to say about the sandbox: it is *not applicable here*, and does not count.
+//! Some two hundred probes try to break out of a sandbox, to exhaust its limits, or to forge its results. Each probe
+//! is a few lines of Python in `probes/`. It runs twice: inside a sandbox, where success is an escape, and on the
+//! host as its own control. A probe that fails on the host shows nothing about the sandbox; it is reported as
+//! *not applicable* and does not count.
 //!
-//! What a probe looks for are `fixtures` that a helper process holds on the host: files, sockets,
-//! shared memory and the like, with numbers in them that are nowhere else. Most probes prove that
-//! they got through by such a number; what they cannot tell themselves is judged from outside.
-//! Controls are bounded, and leave the host as it was.
+//! Probes look for `fixtures` that a helper process provides on the host: files, sockets, shared memory and so on, each
+//! with a random nonce. Most probes prove their success by reporting that nonce; the rest are judged from outside.
+//! Controls are bounded and leave the host unchanged.
 
 mod attack;
 mod catalog;
@@ -21,10 +20,10 @@ mod marked;
 mod place;
 mod score;
 
-pub use attack::{Attack, AttackError, Options};
-pub use catalog::Group;
+pub use attack::{Attack, AttackError, AttackOptions};
+pub use catalog::ProbeGroup;
 pub use gate::{
-    CaseKind, CaseOutcome, GateAttack, GateCase, GateClass, GateCount, GateError, GateOptions,
-    GateScorecard,
+    CaseKind, CaseOutcome, GateAttack, GateAttackError, GateAttackOptions, GateCase, GateClass,
+    GateCount, GateScorecard,
 };
-pub use score::{Control, Count, Finding, Outcome, Scorecard};
+pub use score::{AttackScorecard, ControlOutcome, ProbeCount, ProbeFinding, ProbeOutcome};

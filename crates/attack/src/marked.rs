@@ -1,8 +1,8 @@
-//! Processes that carry the mark of a run, found on the host by what they were started with.
+//! Finds and kills the processes of a probe run on the host, by the mark in their command line.
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Those that live now.
+/// Running processes whose command line contains the mark.
 pub(crate) fn find(mark: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let own = rustix::process::getpid();
@@ -14,12 +14,12 @@ pub(crate) fn find(mark: &str) -> Vec<Pid> {
 }
 
 fn carries(pid: Pid, mark: &str) -> bool {
-    // Those that have ended and were not waited for were started with nothing.
+    // The command line of a zombie process is empty.
     std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
         .is_ok_and(|line| line.windows(mark.len()).any(|piece| piece == mark.as_bytes()))
 }
 
-/// Ends them all, also those that start others while we look.
+/// Kills all processes with the mark, including processes forked in the meantime.
 pub(crate) fn end(mark: &str) {
     for _ in 0..200 {
         let found = find(mark);

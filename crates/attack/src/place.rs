@@ -1,79 +1,79 @@
-//! Where a probe runs, and what is seen of it from outside.
+//! Where a probe runs (the host or a sandbox), and what can be observed of the run from outside.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::catalog::{Probe, Promise};
+use crate::catalog::{GuaranteedLimit, Probe};
 
 /// One run of a probe.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct ProbeRun<'a> {
     pub(crate) probe: &'a Probe,
     pub(crate) code: String,
-    /// What the probe is told, as JSON.
+    /// Input of the probe, as JSON.
     pub(crate) given: String,
-    /// What all its processes can be known by.
+    /// Nonce in the command line of all its processes.
     pub(crate) mark: String,
-    /// What runs of one probe share.
+    /// Text that is the same in all steps of a probe.
     pub(crate) tag: String,
 }
 
-/// What was seen of it.
+/// Observed result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct ProbeResult {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
-    pub(crate) end: End,
-    /// The exit code that the guest or the host reports for the program; `None` if the report is invalid.
+    pub(crate) end: ProbeEnd,
+    /// Exit code that the guest agent or the host reports for the program; `None` if the report is invalid.
     pub(crate) told: Option<i32>,
     pub(crate) took: Duration,
-    /// The time that it had.
+    /// Its timeout.
     pub(crate) wall: Duration,
-    /// Processes of it lived on.
+    /// Whether processes of the run outlived it.
     pub(crate) survived: bool,
-    /// The content of the files that were collected.
+    /// Contents of the files that the host collected.
     pub(crate) collected: Vec<u8>,
 }
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ProbeEnd {
     Exit(i32),
     Signal(i32),
     TimedOut,
     OutOfMemory,
 }
 
-/// A run that could not be made.
+/// Error of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// There was no place for it.
+pub(crate) enum ProbeRunError {
+    /// The sandbox or the program could not be started.
     Start(String),
-    /// The place went away beneath it.
+    /// The sandbox broke during the run.
     Gone(String),
 }
 
-/// The host itself, or sandboxes of some backend.
+/// Place to run probes: the host, or the sandboxes of a backend.
 #[async_trait]
-pub(crate) trait Place: Send + Sync {
+pub(crate) trait AttackTarget: Send + Sync {
     fn name(&self) -> String;
 
-    /// Whether the program has a machine to itself.
+    /// Whether programs run in a microVM.
     fn is_machine(&self) -> bool {
         false
     }
 
-    /// How much more time everything has than elsewhere.
+    /// Factor by which timeouts are longer than usual.
     fn slower(&self) -> u32 {
         1
     }
 
-    /// The number of the process that watches over the program; `None` where nobody does.
+    /// Process id of the guest agent, as programs see it; `None` on the host.
     fn guest(&self) -> Option<i32>;
 
-    /// What is said about a limit that is only tried to be held.
-    fn best_effort(&self, promise: Promise) -> Option<String>;
+    /// How the backend describes a limit that it enforces as best effort; `None` if it guarantees the limit.
+    fn best_effort(&self, promise: GuaranteedLimit) -> Option<String>;
 
-    async fn run(&self, run: &Run<'_>) -> Result<Ran, Failed>;
+    async fn run(&self, run: &ProbeRun<'_>) -> Result<ProbeResult, ProbeRunError>;
 }

@@ -1,110 +1,114 @@
-//! What was found, and the card it is written on.
+//! Findings of an attack, and the scorecard that counts them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Group;
+use crate::catalog::ProbeGroup;
 
-/// What became of a probe in a sandbox.
+/// Outcome of a probe in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It did not get through.
+pub enum ProbeOutcome {
+    /// The sandbox stopped the probe.
     Blocked,
-    /// It got through.
+    /// The probe succeeded.
     Escaped,
-    /// It does not get through outside either, or nobody promised that it would not.
+    /// The probe fails on the host too, or the backend does not guarantee the limit that the probe exceeded.
     NotApplicable,
-    /// The trial itself failed; that says nothing about the sandbox, and is not counted for it.
+    /// The probe or the sandbox failed; the result shows nothing about the sandbox and does not count.
     Broke,
 }
 
-/// What became of the same probe outside.
+/// Outcome of the same probe on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Control {
+pub enum ControlOutcome {
     Reached,
     NotReached {
         why: String,
     },
-    /// It is about what is only there inside.
+    /// The probe has no control, because its target exists only in a sandbox.
     OnlyInside,
 }
 
-/// One probe against one backend.
+/// Result of one probe against one backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct ProbeFinding {
     pub name: String,
-    pub group: Group,
-    /// What it tries, in one sentence.
+    pub group: ProbeGroup,
+    /// Description of the attempt, in one sentence.
     pub what: String,
     pub backend: String,
-    pub outcome: Outcome,
-    pub control: Control,
-    /// What was seen, in a few words.
+    pub outcome: ProbeOutcome,
+    pub control: ControlOutcome,
+    /// Observation that led to the outcome, in a few words.
     pub detail: String,
-    /// Whether it is no more than a system call that should be refused.
+    /// Whether the probe is a single system call that should be refused.
     pub syscall: bool,
 }
 
-/// How many of each.
+/// Number of findings by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
+pub struct ProbeCount {
     pub blocked: usize,
     pub escaped: usize,
     pub not_applicable: usize,
     pub broke: usize,
 }
 
-impl Count {
-    fn add(&mut self, outcome: Outcome) {
+impl ProbeCount {
+    fn add(&mut self, outcome: ProbeOutcome) {
         match outcome {
-            Outcome::Blocked => self.blocked += 1,
-            Outcome::Escaped => self.escaped += 1,
-            Outcome::NotApplicable => self.not_applicable += 1,
-            Outcome::Broke => self.broke += 1,
+            ProbeOutcome::Blocked => self.blocked += 1,
+            ProbeOutcome::Escaped => self.escaped += 1,
+            ProbeOutcome::NotApplicable => self.not_applicable += 1,
+            ProbeOutcome::Broke => self.broke += 1,
         }
     }
 
-    /// Those that say something about the sandbox.
+    /// Number of findings that count: blocked or escaped.
     pub fn applicable(&self) -> usize {
         self.blocked + self.escaped
     }
 }
 
-/// All that was found about one backend.
+/// All findings about one backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scorecard {
+pub struct AttackScorecard {
     pub backend: String,
-    /// By name.
-    pub findings: Vec<Finding>,
+    /// Sorted by group and name.
+    pub findings: Vec<ProbeFinding>,
     pub took: Duration,
 }
 
-impl Scorecard {
-    pub(crate) fn new(backend: String, mut findings: Vec<Finding>, took: Duration) -> Scorecard {
+impl AttackScorecard {
+    pub(crate) fn new(
+        backend: String,
+        mut findings: Vec<ProbeFinding>,
+        took: Duration,
+    ) -> AttackScorecard {
         findings.sort_by(|one, two| (one.group, &one.name).cmp(&(two.group, &two.name)));
-        Scorecard { backend, findings, took }
+        AttackScorecard { backend, findings, took }
     }
 
-    pub fn count(&self) -> Count {
-        let mut count = Count::default();
+    pub fn count(&self) -> ProbeCount {
+        let mut count = ProbeCount::default();
         self.findings.iter().for_each(|finding| count.add(finding.outcome));
         count
     }
 
-    pub fn by_group(&self) -> BTreeMap<Group, Count> {
-        let mut counts: BTreeMap<Group, Count> = BTreeMap::new();
+    pub fn by_group(&self) -> BTreeMap<ProbeGroup, ProbeCount> {
+        let mut counts: BTreeMap<ProbeGroup, ProbeCount> = BTreeMap::new();
         for finding in &self.findings {
             counts.entry(finding.group).or_default().add(finding.outcome);
         }
         counts
     }
 
-    /// The findings that came to this end.
-    pub fn with(&self, outcome: Outcome) -> impl Iterator<Item = &Finding> {
+    /// Findings with this outcome.
+    pub fn with(&self, outcome: ProbeOutcome) -> impl Iterator<Item = &ProbeFinding> {
         self.findings.iter().filter(move |finding| finding.outcome == outcome)
     }
 }
@@ -113,38 +117,43 @@ impl Scorecard {
 mod tests {
     use super::*;
 
-    fn finding(name: &str, group: Group, outcome: Outcome) -> Finding {
-        Finding {
+    fn finding(name: &str, group: ProbeGroup, outcome: ProbeOutcome) -> ProbeFinding {
+        ProbeFinding {
             name: name.to_owned(),
             group,
             what: "tries".to_owned(),
             backend: "jail".to_owned(),
             outcome,
-            control: Control::Reached,
+            control: ControlOutcome::Reached,
             detail: String::new(),
             syscall: false,
         }
     }
 
     #[test]
-    fn what_broke_or_does_not_apply_is_not_counted_for_the_sandbox() {
+    fn broken_and_not_applicable_findings_do_not_count() {
         let findings = vec![
-            finding("network/tcp", Group::Network, Outcome::NotApplicable),
-            finding("files/b", Group::Files, Outcome::Escaped),
-            finding("files/a", Group::Files, Outcome::Blocked),
-            finding("files/c", Group::Files, Outcome::Broke),
+            finding("network/tcp", ProbeGroup::Network, ProbeOutcome::NotApplicable),
+            finding("files/b", ProbeGroup::Files, ProbeOutcome::Escaped),
+            finding("files/a", ProbeGroup::Files, ProbeOutcome::Blocked),
+            finding("files/c", ProbeGroup::Files, ProbeOutcome::Broke),
         ];
-        let card = Scorecard::new("jail".to_owned(), findings, Duration::from_secs(1));
-        assert_eq!(card.count(), Count { blocked: 1, escaped: 1, not_applicable: 1, broke: 1 });
-        assert_eq!(card.count().applicable(), 2);
-        assert_eq!(card.by_group()[&Group::Network].applicable(), 0);
+        let card = AttackScorecard::new("jail".to_owned(), findings, Duration::from_secs(1));
         assert_eq!(
-            card.with(Outcome::Escaped).map(|finding| finding.name.as_str()).collect::<Vec<_>>(),
+            card.count(),
+            ProbeCount { blocked: 1, escaped: 1, not_applicable: 1, broke: 1 }
+        );
+        assert_eq!(card.count().applicable(), 2);
+        assert_eq!(card.by_group()[&ProbeGroup::Network].applicable(), 0);
+        assert_eq!(
+            card.with(ProbeOutcome::Escaped)
+                .map(|finding| finding.name.as_str())
+                .collect::<Vec<_>>(),
             ["files/b"]
         );
         assert_eq!(card.findings[0].name, "files/a");
         let text = serde_json::to_string(&card).unwrap();
         assert!(text.contains(r#""outcome":"not_applicable""#), "{text}");
-        assert_eq!(serde_json::from_str::<Scorecard>(&text).unwrap(), card);
+        assert_eq!(serde_json::from_str::<AttackScorecard>(&text).unwrap(), card);
     }
 }

@@ -1,23 +1,23 @@
-//! What was spent, in words and figures.
+//! Formats costs, token counts and estimates.
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::Estimate;
-use assize_run::Totals;
+use assize_run::BudgetTotals;
 use assize_types::{Cost, Failure, Money, Usage};
 use serde_json::json;
 
 use crate::terminal::{grouped, out_json, out_line};
 
-/// What was spent, and what may have been.
-pub(crate) fn account(totals: &Totals) -> String {
-    let answers = if totals.lost_calls == 1 { "an answer" } else { "answers" };
-    let most = match totals.known_cost() {
+/// Tokens and cost of a run, including calls whose usage the provider did not report.
+pub(crate) fn account(totals: &BudgetTotals) -> String {
+    let calls = if totals.lost_calls == 1 { "a call" } else { "calls" };
+    let at_most = match totals.known_cost() {
         Cost::Known(_) | Cost::Local => format!("at most {}", totals.lost_cost),
-        Cost::Unknown => "an unknown sum".to_owned(),
+        Cost::Unknown => "an unknown amount".to_owned(),
     };
-    let lost = format!("{most} for {answers} without an account");
+    let lost = format!("{at_most} for {calls} without reported usage");
     let spent = format!("{} · {}", tokens(&totals.usage), totals.known_cost());
-    // What costs nothing cannot have cost anything unseen.
+    // Calls to a free model cannot have unreported costs.
     let free = totals.known_cost().known() == Some(Money::ZERO) && totals.lost_cost == Money::ZERO;
     match (totals.calls, totals.lost_calls) {
         (_, 0) => spent,
@@ -35,10 +35,10 @@ pub(crate) fn tokens(usage: &Usage) -> String {
     format!("{} tokens in{cached}, {} out", grouped(usage.input), grouped(usage.output))
 }
 
-/// What a call usually takes a provider, in seconds.
+/// Typical duration of a provider call, in seconds.
 const SECONDS_A_CALL: u64 = 6;
 
-/// Prints what something is likely to take; so many calls of it one after the other.
+/// Prints an estimate. `in_a_row` is the number of calls that run one after the other.
 pub(crate) fn show_estimate(
     estimate: &Estimate,
     in_a_row: u64,
@@ -77,7 +77,7 @@ pub(crate) fn show_estimate(
     ))
 }
 
-/// An estimated cost in words.
+/// Estimated cost as text.
 pub(crate) fn about(cost: Cost) -> String {
     match cost {
         Cost::Known(_) => format!("about {cost}"),
@@ -85,7 +85,7 @@ pub(crate) fn about(cost: Cost) -> String {
     }
 }
 
-/// What a provider's cache saves, in words.
+/// Lower estimate with the provider's prompt cache, as text.
 pub(crate) fn less(estimate: &Estimate) -> String {
     match (estimate.cached, estimate.cost) {
         (Cost::Known(cached), Cost::Known(cost)) if cached < cost => {
@@ -95,10 +95,10 @@ pub(crate) fn less(estimate: &Estimate) -> String {
     }
 }
 
-/// How long so many calls in a row are likely to take.
+/// Estimated duration of `in_a_row` consecutive calls, as text.
 pub(crate) fn how_long(in_a_row: u64, is_rehearsal: bool) -> String {
     match in_a_row * SECONDS_A_CALL {
-        _ if is_rehearsal => "no time to speak of".to_owned(),
+        _ if is_rehearsal => "no waiting time".to_owned(),
         seconds @ 0..90 => format!("about {seconds} s"),
         seconds => format!("about {} min", seconds.div_ceil(60)),
     }

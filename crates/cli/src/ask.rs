@@ -1,4 +1,4 @@
-//! `assize ask`: one question through the gateway.
+//! `assize ask`: sends one question to a model through the gateway.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use assize_config::REHEARSAL_LABEL;
-use assize_run::Totals;
+use assize_run::BudgetTotals;
 use assize_service::Services;
-use assize_service::ask::{Answered, Delta, PreparedQuestion, Question};
+use assize_service::ask::{AskAnswer, Delta, PreparedQuestion, Question};
 use assize_types::{Cancel, Cost, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -19,8 +19,8 @@ use crate::terminal::{
     self, DIM, WARN, grouped, note, out_json, out_line, out_untrusted, paint, try_out_untrusted,
 };
 
-/// No question has more MiB: the largest context window there is would not hold it.
-const LONGEST_QUESTION: u64 = 16;
+/// Maximum size of a question, in MiB; no context window holds more.
+const MAX_QUESTION_MIB: u64 = 16;
 
 pub(crate) async fn run(
     args: AskArgs,
@@ -34,13 +34,13 @@ pub(crate) async fn run(
         return show_estimate(&question, args.json);
     }
     let (provider, model) = question.name();
-    let waits = std::io::stderr().is_terminal() && !question.is_rehearsal();
-    if waits && args.model.replay.is_none() && !args.quiet {
+    let shows_progress = std::io::stderr().is_terminal() && !question.is_rehearsal();
+    if shows_progress && args.model.replay.is_none() && !args.quiet {
         note(&paint(DIM, terminal::harmless(&format!("asking {provider} {model} …"))));
     }
     match send(&args, &question, cancel).await {
-        Ok((answered, unwritten)) => {
-            if let Some(error) = unwritten {
+        Ok((answered, write_error)) => {
+            if let Some(error) = write_error {
                 terminal::written(Err(error))?;
             }
             show(&args, &answered, &question)?;
@@ -57,17 +57,17 @@ pub(crate) async fn run(
     }
 }
 
-/// Sends the question; prints the answer as it comes, if it is to be streamed. Gives why that could not be printed.
+/// Sends the question, and prints the answer as it arrives if it is streamed. Also returns the error if printing failed.
 async fn send(
     args: &AskArgs,
     question: &PreparedQuestion,
     cancel: Cancel,
-) -> Result<(Answered, Option<io::Error>), Failure> {
-    // A reader that stops reading does not stop the call: it is paid for, and may be recorded.
-    let trouble = Mutex::new(None);
+) -> Result<(AskAnswer, Option<io::Error>), Failure> {
+    // A failed write does not stop the call, which is already paid for and may be recorded.
+    let write_error = Mutex::new(None);
     let print = |delta: Delta<'_>| {
-        let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        if trouble.is_none() {
+        let mut write_error = write_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if write_error.is_none() {
             let written = match delta {
                 Delta::Text(text) => try_out_untrusted(text),
                 Delta::Working => Ok(()),
@@ -75,34 +75,34 @@ async fn send(
                     try_out_untrusted("\n[the stream broke off; the answer starts again]\n")
                 }
             };
-            *trouble = written.err();
+            *write_error = written.err();
         }
     };
     let streams = streams(args);
     if streams && question.is_rehearsal() {
-        // Were the label not to be written, neither would the answer.
+        // If this write fails, so does the write of the answer, which reports the error.
         let _ = show_label();
     }
     let on_delta = streams.then_some(&print as &(dyn Fn(Delta<'_>) + Send + Sync));
     let answered = question.send(on_delta, cancel).await?;
-    Ok((answered, trouble.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    Ok((answered, write_error.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Whether the answer is printed as it comes.
+/// Whether the answer is printed as it arrives.
 fn streams(args: &AskArgs) -> bool {
     args.stream && args.schema.is_none()
 }
 
 async fn question(args: &AskArgs, cancel: &Cancel) -> Result<Question, Failure> {
     let text = match args.question.as_str() {
-        "-" => input::from_standard_input("the question", LONGEST_QUESTION, cancel).await?,
+        "-" => input::from_standard_input("the question", MAX_QUESTION_MIB, cancel).await?,
         question => question.to_owned(),
     };
     let schema = args.schema.as_deref().map(read_schema).transpose()?;
     Ok(Question { text, system: args.system.clone(), schema })
 }
 
-/// Reads a schema, and names it after its file.
+/// Reads a JSON schema; its name is that of the file.
 fn read_schema(path: &Path) -> Result<(String, Value), Failure> {
     let shown = path.display();
     let failed = |why: String| {
@@ -151,12 +151,12 @@ fn show_estimate(question: &PreparedQuestion, json: bool) -> Result<(), Failure>
     question.check_price(estimate.cost)
 }
 
-/// The label goes where the answer goes: beside it, it would be easy to lose.
+/// Prints the rehearsal label to standard output, so that it stays with the answer.
 fn show_label() -> Result<(), Failure> {
     out_line(&paint(WARN, format!("[{REHEARSAL_LABEL}]")))
 }
 
-fn show(args: &AskArgs, answered: &Answered, question: &PreparedQuestion) -> Result<(), Failure> {
+fn show(args: &AskArgs, answered: &AskAnswer, question: &PreparedQuestion) -> Result<(), Failure> {
     let last = &answered.last;
     if args.json {
         return show_json(answered, &question.totals());
@@ -167,7 +167,7 @@ fn show(args: &AskArgs, answered: &Answered, question: &PreparedQuestion) -> Res
             if !last.text.ends_with('\n') {
                 out_line("")?;
             }
-            // A cassette does not say beforehand what is on it.
+            // Whether a cassette contains rehearsal answers is known only after the call.
             if last.rehearsal && !question.is_rehearsal() {
                 show_label()?;
             }
@@ -181,7 +181,7 @@ fn show(args: &AskArgs, answered: &Answered, question: &PreparedQuestion) -> Res
         }
     }
     if args.quiet {
-        // JSON has no place for the label, and a rehearsal is never without it.
+        // The label would break the JSON on standard output, and a rehearsal is always labelled.
         if last.rehearsal && answered.value.is_some() {
             note(&paint(WARN, REHEARSAL_LABEL));
         }
@@ -196,7 +196,7 @@ fn show(args: &AskArgs, answered: &Answered, question: &PreparedQuestion) -> Res
             paint(WARN.bold(), format!("{REHEARSAL_LABEL}.")),
             paint(
                 DIM,
-                "Set a key such as ANTHROPIC_API_KEY to ask one; `assize doctor` shows the choices."
+                "Set a key such as ANTHROPIC_API_KEY to ask a model; `assize doctor` shows the choices."
             )
         ));
     }
@@ -206,21 +206,21 @@ fn show(args: &AskArgs, answered: &Answered, question: &PreparedQuestion) -> Res
     note(&paint(DIM, summary(answered, question)));
     let totals = question.totals();
     if totals.replayed_calls > 0 && totals.calls == 0 {
-        note(&paint(DIM, "played from the cassette; nothing was asked or spent"));
+        note(&paint(DIM, "replayed from the cassette; no call was made"));
     }
     Ok(())
 }
 
-/// One line of account: who, how much, at what price, how long.
-fn summary(answered: &Answered, question: &PreparedQuestion) -> String {
-    let Answered { last, usage, cost, attempts, milliseconds, .. } = answered;
+/// Summary line: model, tokens, cost, duration, attempts.
+fn summary(answered: &AskAnswer, question: &PreparedQuestion) -> String {
+    let AskAnswer { last, usage, cost, attempts, milliseconds, .. } = answered;
     let attempts = if *attempts > 1 { format!(" · {attempts} attempts") } else { String::new() };
-    let who = match last.rehearsal {
+    let model_name = match last.rehearsal {
         true => "rehearsal".to_owned(),
         false => format!("{} {}", last.provider, last.model),
     };
     let totals = question.totals();
-    // What the ledger has seen is what was paid; a cassette is played past it.
+    // The ledger has what was paid; replayed calls are not in it.
     let spent = if totals.calls + totals.lost_calls > 0 {
         account(&totals)
     } else {
@@ -230,12 +230,12 @@ fn summary(answered: &Answered, question: &PreparedQuestion) -> String {
         }
     };
     terminal::harmless(&format!(
-        "{who} · {spent} · {:.1} s{attempts}",
+        "{model_name} · {spent} · {:.1} s{attempts}",
         *milliseconds as f64 / 1000.0
     ))
 }
 
-fn show_json(answered: &Answered, totals: &Totals) -> Result<(), Failure> {
+fn show_json(answered: &AskAnswer, totals: &BudgetTotals) -> Result<(), Failure> {
     let last = &answered.last;
     let answer = match &answered.value {
         Some((value, _)) => value.clone(),

@@ -1,10 +1,10 @@
-//! `assize attack`: the sandboxes themselves on trial, and the gate.
+//! `assize attack`: attacks the sandboxes or the gate, and prints a scorecard.
 
 mod gate;
 
-use assize_config::{Isolation, Wanted};
+use assize_config::{Isolation, RequestedIsolation};
 use assize_service::Services;
-use assize_service::attack::{Finding, Group, Outcome, Scorecard, scorecards};
+use assize_service::attack::{AttackScorecard, ProbeFinding, ProbeGroup, ProbeOutcome, scorecards};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(crate) async fn run(
     if args.gate {
         return gate::run(&args, &services, cancel).await;
     }
-    let wanted: Wanted = args
+    let wanted: RequestedIsolation = args
         .isolation
         .as_deref()
         .unwrap_or("auto")
@@ -34,14 +34,14 @@ pub(crate) async fn run(
     for (target, name, all) in attack.targets() {
         let mut progress = Progress { name, done: 0, all, draws: terminal::can_draw() };
         progress.draw("");
-        let attacked = attack.run(target, |finding| progress.tell(finding));
+        let attacked = attack.run(target, |finding| progress.add(finding));
         let card = until_cancelled(&cancel, async { Ok(attacked.await) }).await;
         terminal::draw(&[]);
         let card = card?;
         if !args.json {
             out_line(&as_text(&card, args.verbose))?;
         }
-        // Only what tried everything says something about all of it.
+        // Only complete scorecards are stored, not those of `--only`.
         if args.only.is_none()
             && let Err(failure) = scorecards::keep(&services.environment, (&card).into())
         {
@@ -67,9 +67,9 @@ struct Progress {
 }
 
 impl Progress {
-    fn tell(&mut self, finding: &Finding) {
+    fn add(&mut self, finding: &ProbeFinding) {
         self.done += 1;
-        if finding.outcome == Outcome::Escaped {
+        if finding.outcome == ProbeOutcome::Escaped {
             warn(&format!("{} escaped: {}", finding.name, finding.detail));
         }
         self.draw(&finding.name);
@@ -83,7 +83,7 @@ impl Progress {
     }
 }
 
-fn as_text(card: &Scorecard, verbose: bool) -> String {
+fn as_text(card: &AttackScorecard, verbose: bool) -> String {
     let count = card.count();
     let mut lines = vec![format!(
         "{}  {} probes in {:.0} s",
@@ -96,7 +96,7 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
         DIM,
         format!("  {:<30} {:>8} {:>8} {:>15}", "", "blocked", "escaped", "not applicable"),
     ));
-    for group in Group::ALL {
+    for group in ProbeGroup::ALL {
         let Some(count) = counts.get(group) else { continue };
         let mark = match (count.escaped, count.broke) {
             (0, 0) => paint(GOOD, "✓"),
@@ -115,30 +115,30 @@ fn as_text(card: &Scorecard, verbose: bool) -> String {
     }
     for finding in &card.findings {
         let style = match finding.outcome {
-            Outcome::Escaped => BAD.bold(),
-            Outcome::Broke => WARN,
-            Outcome::Blocked | Outcome::NotApplicable if !verbose => continue,
-            Outcome::Blocked | Outcome::NotApplicable => DIM,
+            ProbeOutcome::Escaped => BAD.bold(),
+            ProbeOutcome::Broke => WARN,
+            ProbeOutcome::Blocked | ProbeOutcome::NotApplicable if !verbose => continue,
+            ProbeOutcome::Blocked | ProbeOutcome::NotApplicable => DIM,
         };
         let outcome = match finding.outcome {
-            Outcome::Blocked => "blocked",
-            Outcome::Escaped => "ESCAPED",
-            Outcome::NotApplicable => "not applicable",
-            Outcome::Broke => "broke",
+            ProbeOutcome::Blocked => "blocked",
+            ProbeOutcome::Escaped => "ESCAPED",
+            ProbeOutcome::NotApplicable => "not applicable",
+            ProbeOutcome::Broke => "broke",
         };
         let text =
             format!("  {outcome:<14} {}: {} ({})", finding.name, finding.what, finding.detail);
         lines.push(paint(style, harmless(&text)));
     }
     let verdict = match count.escaped {
-        0 => paint(GOOD.bold(), format!("nothing got out: {} blocked", count.blocked)),
-        escaped => paint(BAD.bold(), format!("{escaped} got out")),
+        0 => paint(GOOD.bold(), format!("nothing escaped: {} blocked", count.blocked)),
+        escaped => paint(BAD.bold(), format!("{escaped} escaped")),
     };
     lines.push(format!("  {verdict}, {} not applicable here", count.not_applicable));
     lines.join("\n")
 }
 
-fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {
+fn as_json(cards: &[AttackScorecard], skipped: &[(Isolation, String)]) -> Value {
     let backends: Vec<Value> = cards
         .iter()
         .map(|card| {
@@ -155,23 +155,23 @@ fn as_json(cards: &[Scorecard], skipped: &[(Isolation, String)]) -> Value {
     json!({"backends": backends, "skipped": skipped})
 }
 
-/// Whatever got out, or could not be tried, is told by the exit code.
-fn verdict(cards: &[Scorecard]) -> Result<(), Failure> {
-    let sum = |count: fn(&Scorecard) -> usize| cards.iter().map(count).sum::<usize>();
+/// Fails, which sets the exit code, if a probe escaped or could not be run.
+fn verdict(cards: &[AttackScorecard]) -> Result<(), Failure> {
+    let sum = |count: fn(&AttackScorecard) -> usize| cards.iter().map(count).sum::<usize>();
     if cards.is_empty() {
-        let message = "no sandbox can be made here, so none was attacked";
-        return Err(Failure::new(FailureKind::Sandbox, message).hint("`assize doctor` says why"));
+        let message = "no sandbox is available here, so none was attacked";
+        return Err(Failure::new(FailureKind::Sandbox, message).hint("`assize doctor` shows why"));
     }
     let (escaped, broke) = (sum(|card| card.count().escaped), sum(|card| card.count().broke));
     if escaped > 0 {
         return Err(Failure::new(
             FailureKind::Verdict,
-            format!("{escaped} probes got out of a sandbox"),
+            format!("{escaped} probes escaped from a sandbox"),
         )
-        .hint("do not run what you do not trust in it; please report this"));
+        .hint("do not run untrusted code in it; please report this"));
     }
     if broke > 0 {
-        let message = format!("{broke} probes could not be tried, as the sandbox broke");
+        let message = format!("{broke} probes could not be run because the sandbox broke");
         return Err(Failure::new(FailureKind::Sandbox, message));
     }
     Ok(())

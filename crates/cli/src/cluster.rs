@@ -1,7 +1,7 @@
-//! `assize cluster`: who takes part, what waits, what is stuck.
+//! `assize cluster`: shows the nodes, queue, streams and stuck runs of a cluster.
 
 use assize_service::Services;
-use assize_service::status::{DeadLetter, Node, NodeRole, Status, VERSION, needs};
+use assize_service::status::{ClusterNode, ClusterStatus, DeadLetter, NodeRole, VERSION, needs};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -12,45 +12,45 @@ pub(crate) async fn run(command: ClusterCommand, services: &Services) -> Result<
     let ClusterCommand::Status { json } = command;
     services.settings.refuse_withheld()?;
     if services.settings.cluster.servers.is_none() {
-        let message = "no cluster is named";
-        return Err(Failure::new(FailureKind::Usage, message)
-            .hint("name its servers: `--cluster nats://a,b,c`, or the setting `cluster.servers`"));
+        let message = "no cluster configured";
+        return Err(Failure::new(FailureKind::Usage, message).hint(
+            "name its servers with `--cluster nats://a,b,c` or the setting `cluster.servers`",
+        ));
     }
     let status = services.cluster_status().await?;
     if json { out_json(&json!(status)) } else { show(&status) }
 }
 
-fn show(status: &Status) -> Result<(), Failure> {
+fn show(status: &ClusterStatus) -> Result<(), Failure> {
     if status.nodes.is_empty() {
-        note("nobody takes part; `assize worker --cluster …` works for it");
+        note("no nodes; `assize worker --cluster …` starts a worker");
     } else {
         let heads = [
             "NODE",
             "ROLE",
-            "WHERE",
+            "HOST PID",
             "SANDBOXES",
-            "EACH",
-            "WALLS",
+            "MEMORY",
+            "ISOLATION",
             "LABELS",
             "VERSION",
-            "KEEPS LIMITS OF",
+            "RATE LIMITS FOR",
         ];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(status.nodes.iter().map(row));
         out_table(&rows)?;
         out_line("")?;
     }
-    let Status { slots, busy, running, waiting, .. } = status;
-    let runs = if *running == 1 { "run is" } else { "runs are" };
-    let wait = if *waiting == 1 { "waits" } else { "wait" };
+    let ClusterStatus { slots, busy, running, waiting, .. } = status;
+    let runs = if *running == 1 { "run" } else { "runs" };
     out_line(&format!(
-        "{busy} of {slots} sandboxes are in use; {running} {runs} held, {waiting} {wait}"
+        "{busy} of {slots} sandboxes in use; {running} {runs} in progress, {waiting} queued"
     ))?;
     let lines: Vec<_> =
         status.queue.iter().filter(|one| one.line.waiting + one.line.under_way > 0).collect();
     if !lines.is_empty() {
         out_line("")?;
-        let heads = ["WORK THAT NEEDS", "WAITS", "UNDER WAY", "AGAIN", "WORKERS"];
+        let heads = ["REQUIREMENTS", "QUEUED", "IN PROGRESS", "REDELIVERED", "WORKERS"];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(lines.iter().map(|one| {
             let counts = [one.line.waiting, one.line.under_way, one.line.again, one.workers as u64];
@@ -60,18 +60,18 @@ fn show(status: &Status) -> Result<(), Failure> {
         out_table(&rows)?;
     }
     out_line("")?;
-    let heads = ["STREAM", "MESSAGES", "KILOBYTES", "LEADER", "COPIES"];
+    let heads = ["STREAM", "MESSAGES", "KILOBYTES", "LEADER", "REPLICAS"];
     let mut rows = vec![heads.map(str::to_owned)];
     rows.extend(status.streams.iter().map(|stream| {
         let copies =
             stream.copies.iter().map(|copy| match (copy.offline, copy.current, copy.behind) {
-                (true, ..) => format!("{} is gone", copy.server),
-                (false, true, 0) => format!("{} has all", copy.server),
-                (false, _, behind) => format!("{} is {behind} behind", copy.server),
+                (true, ..) => format!("{} offline", copy.server),
+                (false, true, 0) => format!("{} current", copy.server),
+                (false, _, behind) => format!("{} {behind} behind", copy.server),
             });
         let copies: Vec<String> = copies.collect();
         let copies = if copies.is_empty() { "none".to_owned() } else { copies.join(", ") };
-        let leader = stream.leader.clone().unwrap_or_else(|| "the only one".to_owned());
+        let leader = stream.leader.clone().unwrap_or_else(|| "single server".to_owned());
         let kilobytes = stream.bytes.div_ceil(1000).to_string();
         [stream.name.clone(), stream.messages.to_string(), kilobytes, leader, copies]
     }));
@@ -80,7 +80,7 @@ fn show(status: &Status) -> Result<(), Failure> {
         note(&paint(DIM, "nothing is stuck"));
     }
     for stuck in &status.stuck {
-        terminal::warn(&format!("{} does not get on: {}", stuck.what, stuck.why));
+        terminal::warn(&format!("{} is stuck: {}", stuck.what, stuck.why));
     }
     if !status.dead_letters.is_empty() {
         out_line("")?;
@@ -99,21 +99,21 @@ fn show(status: &Status) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Characters of a dead letter's payload in the table; `--json` has more.
+/// Characters of a dead letter's payload shown in the table; `--json` prints more.
 const SHOWN_PAYLOAD: usize = 60;
 
-fn row(node: &Node) -> [String; 9] {
+fn row(node: &ClusterNode) -> [String; 9] {
     let role = match node.role {
         NodeRole::Server => "server",
         NodeRole::Worker => "worker",
     };
-    let exact = node.abilities.isolations.iter().filter(|walls| !walls.contains('='));
-    let walls = exact.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let exact = node.abilities.isolations.iter().filter(|name| !name.contains('='));
+    let isolations = exact.map(String::as_str).collect::<Vec<_>>().join(" ");
     let labels = node.abilities.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let labels: Vec<String> = node.abilities.region.iter().cloned().chain(labels).collect();
     let version = match node.speaks == VERSION {
         true => node.version.clone(),
-        false => format!("{} (speaks {}, not {VERSION})", node.version, node.speaks),
+        false => format!("{} (protocol {}, not {VERSION})", node.version, node.speaks),
     };
     let worker = node.role == NodeRole::Worker;
     let of_worker = |text: String| if worker { text } else { String::new() };
@@ -123,7 +123,7 @@ fn row(node: &Node) -> [String; 9] {
         format!("{} {}", node.host, node.pid),
         of_worker(format!("{}/{}", node.busy, node.slots)),
         of_worker(format!("{} MB", node.abilities.memory)),
-        walls,
+        isolations,
         labels.join(" "),
         version,
         node.keeps.join(" "),

@@ -1,19 +1,19 @@
-//! `assize config`: what is set, by whom, and who is trusted to.
+//! `assize config`: shows settings and their sources, and manages trust in folders.
 
 use std::path::PathBuf;
 
 use assize_config::trust::TrustStore;
-use assize_config::{Environment, SettingKey, Settings, Source};
+use assize_config::{Environment, SettingKey, SettingSource, Settings};
 use assize_types::{Failure, FailureKind};
 use serde_json::{Map, Value as Json, json};
 
-use crate::args::{ConfigCommand, Which};
+use crate::args::{ConfigCommand, SettingsFilter};
 use crate::terminal::{DIM, WARN, harmless, note, out_json, out_line, paint};
 
 pub(crate) fn run(
     command: ConfigCommand,
     config: &Settings,
-    around: &Environment,
+    environment: &Environment,
 ) -> Result<(), Failure> {
     match command {
         ConfigCommand::Show { json, only } => {
@@ -21,29 +21,31 @@ pub(crate) fn run(
             if json { show_json(config, &rows) } else { show_text(config, &rows) }
         }
         ConfigCommand::Set { .. } | ConfigCommand::Unset { .. } => {
-            unreachable!("answered before the settings are read")
+            unreachable!("handled before the settings are loaded")
         }
         ConfigCommand::Trust { folder } => {
-            let inside = Environment { working_folder: resolve(folder, config)?, ..around.clone() };
-            // What is shown is what is trusted: one reading of the files serves both.
-            let theirs = Settings::load(&inside, &[])?;
-            for (key, value) in &theirs.origin.sensitive {
+            let inside =
+                Environment { working_folder: resolve(folder, config)?, ..environment.clone() };
+            // The files are read once, so that exactly the settings shown here are trusted.
+            let trusted = Settings::load(&inside, &[])?;
+            for (key, value) in &trusted.origin.sensitive {
                 note(&harmless(&format!("  {key} = {value}")));
             }
-            let folder = &theirs.origin.project_folder;
-            TrustStore::open(&around.state_folder)?.give(folder, &theirs.origin.fingerprint)?;
+            let folder = &trusted.origin.project_folder;
+            TrustStore::open(&environment.state_folder)?
+                .give(folder, &trusted.origin.fingerprint)?;
             note(&harmless(&format!("trusted: {}", folder.display())));
             note(&paint(
                 DIM,
-                "as its assize.toml and .env are now; when they change, trust them again",
+                "with its current assize.toml and .env; after a change, trust them again",
             ));
             Ok(())
         }
         ConfigCommand::Distrust { folder } => {
             let folder = resolve(folder, config)?;
-            let was = TrustStore::open(&around.state_folder)?.take(&folder)?;
-            let words = if was { "no longer trusted" } else { "was not trusted" };
-            note(&harmless(&format!("{words}: {}", folder.display())));
+            let was = TrustStore::open(&environment.state_folder)?.take(&folder)?;
+            let state = if was { "no longer trusted" } else { "was not trusted" };
+            note(&harmless(&format!("{state}: {}", folder.display())));
             Ok(())
         }
     }
@@ -60,11 +62,11 @@ fn resolve(folder: Option<PathBuf>, config: &Settings) -> Result<PathBuf, Failur
 struct Row {
     key: String,
     value: Option<String>,
-    source: Option<Source>,
+    source: Option<SettingSource>,
     about: &'static str,
 }
 
-fn rows(config: &Settings, only: Which) -> Vec<Row> {
+fn rows(config: &Settings, only: SettingsFilter) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for setting in assize_config::all() {
         let written = config.written(setting.key);
@@ -89,15 +91,16 @@ fn rows(config: &Settings, only: Which) -> Vec<Row> {
         key: key.clone(),
         value: Some(written.to_string()),
         source: Some(written.source().clone()),
-        about: "dollars for a million tokens",
+        about: "dollars per million tokens",
     }));
     rows.retain(|row| {
-        only == Which::All || row.source.as_ref().is_some_and(|source| *source != Source::Default)
+        only == SettingsFilter::All
+            || row.source.as_ref().is_some_and(|source| *source != SettingSource::Default)
     });
     rows
 }
 
-/// Whether the default of a setting is what a local server offers.
+/// Whether the default of a setting is chosen by a local model server.
 fn is_set_by_server(config: &Settings, key: SettingKey) -> bool {
     let of = |provider| assize_service::doctor::is_local(config, provider);
     matches!(key, SettingKey::ProviderConcurrency(provider) if of(provider))
@@ -137,7 +140,7 @@ fn show_json(config: &Settings, rows: &[Row]) -> Result<(), Failure> {
     let settings: Map<String, Json> = rows
         .iter()
         .map(|row| {
-            let source = row.source.as_ref().map(Source::to_string);
+            let source = row.source.as_ref().map(SettingSource::to_string);
             (row.key.clone(), json!({"value": row.value, "source": source}))
         })
         .collect();

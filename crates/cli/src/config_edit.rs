@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use assize_config::file::{names_a_key, parse, read_text};
 use assize_config::{
-    Environment, Kind, PRICE_FIELDS, Setting, Settings, Source, looks_like_a_key, nearest,
+    Environment, PRICE_FIELDS, Setting, SettingKind, SettingSource, Settings, looks_like_a_key,
+    nearest,
 };
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{FlockOperation, flock};
@@ -15,7 +16,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use crate::terminal::{harmless, note, warn};
 
 /// Sets a setting in the user's file.
-pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Failure> {
+pub(crate) fn set(key: &str, text: &str, environment: &Environment) -> Result<(), Failure> {
     let (names, kind) = find(key)?;
     if looks_like_a_key(text) {
         return Err(holds_a_key(key));
@@ -24,14 +25,14 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
         return Err(kind.did_you_mean(text, usage(format!("`{key}` {complaint}"))));
     }
     let value = as_toml(key, &kind, text)?;
-    edit(around, |document| {
-        insert(document.as_table_mut(), &names, value)
-            .then_some(true)
-            .ok_or_else(|| usage(format!("`{key}` does not fit into the file as it is")))
+    edit(environment, |document| {
+        insert(document.as_table_mut(), &names, value).then_some(true).ok_or_else(|| {
+            usage(format!("cannot set `{key}`: the file has a value where a table is needed"))
+        })
     })?;
-    note(&harmless(&format!("set `{key}` in `{}`", around.user_file.display())));
-    // What is stronger here still wins.
-    let config = match Settings::load(around, &[]) {
+    note(&harmless(&format!("set `{key}` in `{}`", environment.user_file.display())));
+    // A stronger source may still override the file.
+    let config = match Settings::load(environment, &[]) {
         Ok(config) => config,
         // Another value in the file is still invalid.
         Err(failure) => {
@@ -40,28 +41,28 @@ pub(crate) fn set(key: &str, text: &str, around: &Environment) -> Result<(), Fai
         }
     };
     let source = config.origin.source(key);
-    if let Some(source) = source.filter(|source| !matches!(source, Source::User { .. })) {
+    if let Some(source) = source.filter(|source| !matches!(source, SettingSource::User { .. })) {
         warn(&format!("`{key}` is overridden here: {source}"));
     }
     Ok(())
 }
 
 /// Removes a setting from the user's file.
-pub(crate) fn unset(key: &str, around: &Environment) -> Result<(), Failure> {
+pub(crate) fn unset(key: &str, environment: &Environment) -> Result<(), Failure> {
     let known = find(key);
-    if !around.user_file.exists() {
+    if !environment.user_file.exists() {
         known.as_ref().map_err(Clone::clone)?;
     }
     let names = match &known {
         Ok((names, _)) => names.clone(),
         Err(_) => key.split('.').map(str::to_owned).collect(),
     };
-    let removed = edit(around, |document| Ok(remove(document.as_table_mut(), &names)))?;
+    let removed = edit(environment, |document| Ok(remove(document.as_table_mut(), &names)))?;
     if !removed {
         // An unknown setting is an error unless the file contains it.
         known?;
     }
-    let path = around.user_file.display();
+    let path = environment.user_file.display();
     note(&harmless(&match removed {
         true => format!("removed `{key}` from `{path}`"),
         false => format!("`{key}` is not set in `{path}`"),
@@ -80,8 +81,8 @@ fn holds_a_key(key: &str) -> Failure {
     )
 }
 
-/// The names on the way to a setting, and the values it takes.
-fn find(key: &str) -> Result<(Vec<String>, Kind), Failure> {
+/// Path of a setting in the file, and the kind of its values.
+fn find(key: &str) -> Result<(Vec<String>, SettingKind), Failure> {
     if key.split('.').any(|name| names_a_key(name) || looks_like_a_key(name)) {
         return Err(holds_a_key(key));
     }
@@ -98,7 +99,7 @@ fn find(key: &str) -> Result<(Vec<String>, Kind), Failure> {
         return match named {
             Some((model, field)) => {
                 let names = ["prices", model, field].map(str::to_owned).into();
-                Ok((names, Kind::Decimal(0.0, 1e6)))
+                Ok((names, SettingKind::Decimal(0.0, 1e6)))
             }
             None => Err(usage(format!("unknown setting `{key}`")).hint(format!(
                 "a price is `prices.MODEL.FIELD`, with the fields `{}`",
@@ -113,37 +114,37 @@ fn find(key: &str) -> Result<(Vec<String>, Kind), Failure> {
     })
 }
 
-/// A name without the quotes that it has in a file.
+/// Name without its TOML quotes.
 fn unquoted(name: &str) -> &str {
     let within = |quote| name.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     within('"').or_else(|| within('\'')).unwrap_or(name)
 }
 
-/// A checked value as it is written in the file.
-fn as_toml(key: &str, kind: &Kind, text: &str) -> Result<Value, Failure> {
+/// Converts a checked value to TOML.
+fn as_toml(key: &str, kind: &SettingKind, text: &str) -> Result<Value, Failure> {
     Ok(match kind {
-        Kind::Whole(..) => {
+        SettingKind::Whole(..) => {
             let number: i64 = text.parse().map_err(|_| {
-                usage(format!("`{key}` wants a whole number of at most {} in a file", i64::MAX))
+                usage(format!("`{key}` must be a whole number of at most {} in a file", i64::MAX))
             })?;
             number.into()
         }
-        Kind::Decimal(..) => match (text.parse::<i64>(), text.parse::<f64>()) {
+        SettingKind::Decimal(..) => match (text.parse::<i64>(), text.parse::<f64>()) {
             (Ok(whole), _) => whole.into(),
             (_, Ok(decimal)) => decimal.into(),
-            _ => return Err(usage(format!("`{key}` wants {kind}"))),
+            _ => return Err(usage(format!("`{key}` must be {kind}"))),
         },
         _ => text.into(),
     })
 }
 
-/// Puts a value where the names lead; whether it fits there.
+/// Sets the value at a path; returns false if a parent is not a table.
 fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     match names {
         [] => false,
         [name] => {
             match table.get_mut(name).and_then(Item::as_value_mut) {
-                // The comment behind the old value stays.
+                // Keep the comment after the old value.
                 Some(old) => {
                     let decor = old.decor().clone();
                     *old = value;
@@ -156,7 +157,7 @@ fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
         [name, rest @ ..] => {
             let inner = table.entry(name).or_insert_with(|| {
                 let mut table = Table::new();
-                // No heading of its own where only tables are in it.
+                // Implicit: a table that only contains tables gets no heading.
                 table.set_implicit(true);
                 Item::Table(table)
             });
@@ -165,7 +166,7 @@ fn insert(table: &mut dyn TableLike, names: &[String], value: Value) -> bool {
     }
 }
 
-/// Removes the value where the names lead; whether there was one.
+/// Removes the value at a path; returns false if there was none.
 fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
     match names {
         [] => false,
@@ -177,13 +178,14 @@ fn remove(table: &mut dyn TableLike, names: &[String]) -> bool {
     }
 }
 
-/// Changes the file, all of it or nothing; gives whether there was something to change.
+/// Edits the file atomically; returns false if `change` changed nothing.
 fn edit(
-    around: &Environment,
+    environment: &Environment,
     change: impl FnOnce(&mut DocumentMut) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
-    // The file may be a link into a folder of settings that is under version control.
-    let path = around.user_file.canonicalize().unwrap_or_else(|_| around.user_file.clone());
+    // The file may be a symlink into a folder under version control.
+    let path =
+        environment.user_file.canonicalize().unwrap_or_else(|_| environment.user_file.clone());
     let folder = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
     let failed = |error: std::io::Error| {
         let message = format!("cannot write `{}`: {error}", path.display());
@@ -191,7 +193,7 @@ fn edit(
             .hint("make the file and its folder writable for you")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
-    // Of two at once, the second reads what the first has written.
+    // The lock makes concurrent edits wait, so that each reads the previous one.
     let lock = File::open(&folder).map_err(failed)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
     let text = read_text(&path)?.unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `assize doctor`: what this machine offers, and why not the rest.
+//! `assize doctor`: shows which providers and sandboxes are available, how limits are enforced, and what is unavailable
+//! and why.
 
 use assize_code::Language;
 use assize_config::{Price, REHEARSAL_LABEL, Settings};
@@ -50,13 +51,13 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     }
     lines.push(paint(BOLD, "Settings"));
     let (user, there) = &config.origin.user_file;
-    let there = if *there { "" } else { " (not there)" };
+    let there = if *there { "" } else { " (does not exist)" };
     lines.push(format!("  user     {}{there}", user.display()));
     lines.push(match &config.origin.project_file {
         Some(path) => format!("  project  {}", path.display()),
         None => "  project  no assize.toml here".to_owned(),
     });
-    lines.push(format!("  prices   gathered on {}", report.prices_as_of));
+    lines.push(format!("  prices   as of {}", report.prices_as_of));
     for withheld in &report.withheld {
         let effect = if withheld.ignored { "is ignored" } else { "has no effect" };
         lines.push(format!(
@@ -70,7 +71,7 @@ fn as_text(config: &Settings, report: &DoctorReport) -> Vec<String> {
     lines
 }
 
-/// Marks what is used.
+/// Mark for the provider or sandbox in use.
 fn used_mark(is_used: bool) -> String {
     if is_used { format!("  {}", paint(GOOD.bold(), "← used")) } else { String::new() }
 }
@@ -81,7 +82,7 @@ fn of_provider(report: &ProviderReport, is_used: bool, width: usize) -> Vec<Stri
         ProviderState::Answers => (paint(GOOD, "✓"), format!("answers ({detail})")),
         ProviderState::Fails => (paint(BAD, "✗"), detail.to_owned()),
         ProviderState::NoKey => (paint(DIM, "–"), format!("no key; {detail}")),
-        ProviderState::NotTried => (paint(DIM, "?"), "not tried".to_owned()),
+        ProviderState::NotTried => (paint(DIM, "?"), "not checked".to_owned()),
     };
     let key = report.key.as_ref().map(|key| format!("; key {} from {}", key.masked, key.from));
     let mut lines = vec![format!(
@@ -102,7 +103,7 @@ fn of_model(model: &ModelInUse, why: &str) -> String {
     let price = match model.price {
         Some(Price::FREE) if model.is_local => "free (local)".to_owned(),
         Some(price) => format!(
-            "${} in, ${} out for a million tokens",
+            "${} in, ${} out per million tokens",
             price.rates.input as f64 / 1e6,
             price.rates.output as f64 / 1e6
         ),
@@ -128,7 +129,7 @@ fn of_sandboxes(report: &SandboxesReport) -> Vec<String> {
             continue;
         };
         let used = used_mark(report.used == Some(backend.isolation));
-        lines.push(format!("  {} {name:<8} made one in {millis:.0} ms{used}", paint(GOOD, "✓")));
+        lines.push(format!("  {} {name:<8} created in {millis:.0} ms{used}", paint(GOOD, "✓")));
         lines.extend(backend.how.as_ref().map(|how| format!("      {}", harmless(how))));
         let limits = backend.limits();
         lines.extend(limits.map(|(limit, by)| paint(DIM, format!("      {limit:<12} {by}"))));
@@ -163,7 +164,7 @@ fn of_cluster(report: &ClusterReport) -> String {
             (mark, format!("answers ({detail}); workers: {workers}, sandboxes: {slots}"))
         }
         (ClusterReportState::Fails, _) => (paint(BAD, "✗"), detail.to_owned()),
-        (ClusterReportState::NotTried, _) => (paint(DIM, "?"), "not tried".to_owned()),
+        (ClusterReportState::NotTried, _) => (paint(DIM, "?"), "not checked".to_owned()),
     };
     format!("  {mark} {}  {}", harmless(&report.servers), harmless(&words))
 }

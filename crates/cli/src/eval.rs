@@ -1,13 +1,13 @@
-//! `assize eval`: how good a model is at problems whose answers are known.
+//! `assize eval`: measures a model on problems with known solutions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use assize_code::eval::{Problem, Report, Shares};
-use assize_code::{EvalAsk, EvalJob, EvalPlan, read_problems, run_reference};
+use assize_code::eval::{EvalProblem, EvalReport, PassRates};
+use assize_code::{EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
 use assize_config::REHEARSAL_LABEL;
-use assize_run::{Origin, Run, RunKind, Signal, Totals, read_result};
+use assize_run::{BudgetTotals, Run, RunKind, RunOrigin, Signal, read_result};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use crate::terminal::{self, BAD, DIM, GOOD, note, out_json, out_line, paint};
 use crate::voice::tell_failure;
 use crate::{hints, input};
 
-/// The longest file of problems, in MiB.
-const LONGEST: u64 = 64;
+/// Maximum size of the problems file, in MiB.
+const MAX_PROBLEMS_MIB: u64 = 64;
 
 pub(crate) async fn run(
     args: EvalArgs,
@@ -29,13 +29,15 @@ pub(crate) async fn run(
     cancel: Cancel,
 ) -> Result<u8, Failure> {
     let mut problems = match &args.file {
-        Some(path) => read_problems(&input::from_file("the file of problems", LONGEST, path)?)?,
+        Some(path) => {
+            read_problems(&input::from_file("the problems file", MAX_PROBLEMS_MIB, path)?)?
+        }
         None => Vec::new(),
     };
     problems.truncate(args.limit.map_or(usize::MAX, |limit| limit as usize));
     if args.reference {
         if let Some(problem) = problems.iter().find(|one| one.canonical_solution.is_empty()) {
-            let message = format!("`{}` has no canonical_solution to be run", problem.task_id);
+            let message = format!("problem `{}` has no canonical_solution", problem.task_id);
             return Err(Failure::new(FailureKind::Usage, message));
         }
         return reference(&args, &problems, &services, cancel).await;
@@ -50,14 +52,14 @@ pub(crate) async fn run(
         }
         None => {
             let name = args.file.as_ref().and_then(|path| path.file_name());
-            let ask = EvalAsk {
+            let ask = EvalRequest {
                 name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
                 problems,
                 samples: args.samples,
                 max_attempts: args.max_attempts,
                 image: args.sandbox.image.clone(),
             };
-            (EvalPlan::fresh(ask, args.parallel), Origin::New)
+            (EvalPlan::fresh(ask, args.parallel), RunOrigin::New)
         }
     };
     let mut trial = runner.start::<EvalJob>(services.code(plan), origin).await?;
@@ -67,20 +69,20 @@ pub(crate) async fn run(
         let (run, why) = (&trial.run, &trial.job.why);
         note(&terminal::harmless(&format!("{} · {} · {why}", run.id, run.title)));
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let see = move |signal: &Signal<'_>| progress.see(signal);
     let finished = trial.execute(Some(Arc::new(see)), cancel).await;
     terminal::draw(&[]);
     let finished = finished.map_err(|failed| tell_failure(failed, &trial, args.quiet))?;
-    show(&args, &trial.run, &finished.report, &trial.totals(), begun.elapsed().as_secs_f64())?;
+    show(&args, &trial.run, &finished.report, &trial.totals(), started.elapsed().as_secs_f64())?;
     finished.stored?;
     Ok(0)
 }
 
-/// Runs the file's own solutions.
+/// Runs the canonical solutions of the problems, without a model.
 async fn reference(
     args: &EvalArgs,
-    problems: &[Problem],
+    problems: &[EvalProblem],
     services: &Services,
     cancel: Cancel,
 ) -> Result<u8, Failure> {
@@ -108,7 +110,7 @@ async fn reference(
     Ok(if failed.is_empty() { 0 } else { exit_code(FailureKind::Verdict) })
 }
 
-/// Counts what is solved.
+/// Counts finished samples.
 struct Progress {
     all: usize,
     done: AtomicUsize,
@@ -119,7 +121,7 @@ impl Progress {
     fn see(&self, signal: &Signal<'_>) {
         let Signal::NodeFinished { node: "solve" } = signal else { return };
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        let line = paint(DIM, format!("{done} of {} tried", self.all));
+        let line = paint(DIM, format!("{done} of {} samples finished", self.all));
         if terminal::can_draw() && !self.quiet {
             terminal::draw(&[line]);
         } else if !self.quiet && (done.is_multiple_of(10) || done == self.all) {
@@ -131,8 +133,8 @@ impl Progress {
 fn show(
     args: &EvalArgs,
     run: &Run,
-    report: &Report,
-    totals: &Totals,
+    report: &EvalReport,
+    totals: &BudgetTotals,
     seconds: f64,
 ) -> Result<(), Failure> {
     if args.json {
@@ -149,17 +151,17 @@ fn show(
     if !args.quiet {
         note(&paint(DIM, format!("{} · {seconds:.1} s · {}", run.id, account(totals))));
         let how = hints::runs(&format!("show {}", run.id));
-        note(&paint(DIM, format!("problem by problem: {how}")));
+        note(&paint(DIM, format!("results by problem: {how}")));
     }
     Ok(())
 }
 
-/// What an evaluation came to.
-fn lines(report: &Report) -> Vec<String> {
-    let Report { model, problems, samples, max_attempts, pass_at_1, pass_at_k, .. } = report;
+/// Lines of the result.
+fn lines(report: &EvalReport) -> Vec<String> {
+    let EvalReport { model, problems, samples, max_attempts, pass_at_1, pass_at_k, .. } = report;
     let each = if *samples == 1 { String::new() } else { format!(", {samples} samples each") };
-    let row = |name: &str, shares: &Shares| {
-        let Shares { first_attempt, with_retries } = shares;
+    let row = |name: &str, shares: &PassRates| {
+        let PassRates { first_attempt, with_retries } = shares;
         let (first, retried) = (first_attempt * 100.0, with_retries * 100.0);
         format!(
             "{name:<8} {first:5.1} % at the first attempt, {retried:5.1} % within {max_attempts}"
@@ -173,8 +175,8 @@ fn lines(report: &Report) -> Vec<String> {
     lines.iter().map(|line| terminal::harmless(line)).collect()
 }
 
-/// How every sample of every problem went.
-fn by_problem(report: &Report) -> Vec<String> {
+/// One line for each sample of each problem.
+fn by_problem(report: &EvalReport) -> Vec<String> {
     let mut lines = Vec::new();
     for problem in &report.results {
         for (index, sample) in problem.samples.iter().enumerate() {
@@ -183,7 +185,7 @@ fn by_problem(report: &Report) -> Vec<String> {
                 _ => format!("{}, sample {}", problem.task_id, index + 1),
             };
             let attempts = match sample.attempts {
-                1 => "at once".to_owned(),
+                1 => "at the first attempt".to_owned(),
                 attempts => format!("after {attempts} attempts"),
             };
             let line = match &sample.error {
@@ -196,16 +198,16 @@ fn by_problem(report: &Report) -> Vec<String> {
     lines
 }
 
-/// The result in a few words, for a list.
+/// Short result, for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let share = result["pass_at_1"]["with_retries"].as_f64()?;
     Some(format!("{:.1} % solved", share * 100.0))
 }
 
-/// Shows the result, and the transcripts if they are wanted.
+/// Prints the stored result, with a line for each sample.
 pub(crate) fn show_stored(stored: &StoredRun<'_>) -> Result<(), Failure> {
     let Some(value) = &stored.run.result else { return Ok(()) };
-    let report: Report = read_result(value.clone())?;
+    let report: EvalReport = read_result(value.clone())?;
     out_line("")?;
     let lines = lines(&report).into_iter().chain(by_problem(&report));
     lines.into_iter().try_for_each(|line| out_line(&line))

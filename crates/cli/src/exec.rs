@@ -1,26 +1,26 @@
-//! `assize exec`: code that one already has, in a fresh sandbox.
+//! `assize exec`: runs the user's code in a fresh sandbox.
 
 use std::io::IsTerminal;
 use std::path::Path;
 
-use assize_code::exec::{Ask, Outcome, Prepared};
+use assize_code::exec::{CodeExecRequest, PreparedExec, ProgramOutcome};
 use assize_code::{InputFile, Language};
-use assize_config::{Limits, show_size};
+use assize_config::{SandboxLimits, show_size};
 use assize_service::Services;
-use assize_service::files::{self, Taken};
+use assize_service::files::{self, CopiedOut};
 use assize_types::{Cancel, Failure, FailureKind};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 
 use crate::args::{Cli, ExecArgs};
-use crate::exit::Exit;
-use crate::own_name::OwnName;
-use crate::passing::{Screen, Show};
+use crate::exit::ExitStatus;
+use crate::own_name::SourceNameFilter;
+use crate::passing::{OutputMode, ProgramOutput};
 use crate::terminal::{self, DIM, paint};
 use crate::{input, until_cancelled};
 
-/// The longest code, in MiB.
-const LONGEST: u64 = 4;
+/// Maximum size of the code, in MiB.
+const MAX_CODE_MIB: u64 = 4;
 
 pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> Result<u8, Failure> {
     let (file, arguments) = code(&args)?;
@@ -39,20 +39,20 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
     };
     let language = language(&args, file)?;
     if !args.packages.is_empty() && language != Language::Python {
-        let message = format!("`--packages` is for Python, and this is {}", language.name());
+        let message = format!("`--packages` is for Python, not for {}", language.name());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     if let Some(folder) = &args.out {
-        // Before the work, not after it.
+        // Checked before the program runs, not when it has ended.
         files::check_folder(folder, &services.environment)?;
     }
     let inputs = inputs(&args.files, &services)?;
     let is_standard_input = file == Path::new("-");
     let code = match is_standard_input {
-        true => input::from_standard_input("the code", LONGEST, &cancel).await?,
-        false => input::from_file("the code", LONGEST, file)?,
+        true => input::from_standard_input("the code", MAX_CODE_MIB, &cancel).await?,
+        false => input::from_file("the code", MAX_CODE_MIB, file)?,
     };
-    let ask = Ask {
+    let ask = CodeExecRequest {
         code,
         language,
         arguments: arguments.to_vec(),
@@ -62,23 +62,23 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
         image: args.sandbox.image.clone(),
     };
     let sandboxes = services.sandboxes();
-    let prepared = until_cancelled(&cancel, Prepared::new(ask, &sandboxes)).await?;
+    let prepared = until_cancelled(&cancel, PreparedExec::new(ask, &sandboxes)).await?;
     let enforcement = prepared.enforcement();
     if let Some(enforcement) = enforcement.as_ref().filter(|_| !args.quiet) {
         sandboxes.loose(enforcement).iter().for_each(|loose| terminal::warn(loose));
     }
     let show = match args {
-        ExecArgs { json: true, .. } => Show::Keep,
-        ExecArgs { raw: true, .. } => Show::Raw,
-        _ => Show::Harmless,
+        ExecArgs { json: true, .. } => OutputMode::Keep,
+        ExecArgs { raw: true, .. } => OutputMode::Raw,
+        _ => OutputMode::Harmless,
     };
-    let mut screen = Screen::new(show, OwnName::of(file, language));
-    // Standard input that the code came from cannot be its input, too.
+    let mut screen = ProgramOutput::new(show, SourceNameFilter::of(file, language));
+    // If the code was read from standard input, the program gets no input.
     let done = async {
         let outcome = follow(&prepared, &mut screen, !is_standard_input).await?;
         let taken = match &args.out {
             Some(folder) => files::keep(prepared.harvest().await?, folder, &services.environment)?,
-            None => Taken::default(),
+            None => CopiedOut::default(),
         };
         Ok((outcome, taken))
     };
@@ -102,17 +102,17 @@ pub(crate) async fn run(args: ExecArgs, services: Services, cancel: Cancel) -> R
         let loose = enforcement.is_some_and(|by| by.memory.starts_with("best effort"));
         let loose = if loose { " · memory limit: best effort" } else { "" };
         let about = format!("{isolation} ({why}){loose}");
-        tell(&outcome, &limits, &taken, args.out.as_deref(), &about);
+        print_summary(&outcome, &limits, &taken, args.out.as_deref(), &about);
     }
     Ok(exit_code(&outcome))
 }
 
-/// Runs the program, and shows what it writes.
+/// Runs the program and prints its output.
 async fn follow(
-    prepared: &Prepared,
-    screen: &mut Screen,
+    prepared: &PreparedExec,
+    screen: &mut ProgramOutput,
     has_stdin: bool,
-) -> Result<Outcome, Failure> {
+) -> Result<ProgramOutcome, Failure> {
     let running = prepared.start(has_stdin).await?;
     if has_stdin {
         running.feed(tokio::io::stdin());
@@ -122,11 +122,13 @@ async fn follow(
     Ok(outcome)
 }
 
-/// What the exit code of the process is.
-pub(crate) fn exit_code(outcome: &Outcome) -> u8 {
+/// Exit code of the command for the outcome of a program.
+pub(crate) fn exit_code(outcome: &ProgramOutcome) -> u8 {
     match outcome {
-        Outcome { timed_out: true, .. } => Exit::TimedOut.code(),
-        Outcome { out_of_memory: true, signal: Some(9), .. } => Exit::OutOfMemory.code(),
+        ProgramOutcome { timed_out: true, .. } => ExitStatus::TimedOut.code(),
+        ProgramOutcome { out_of_memory: true, signal: Some(9), .. } => {
+            ExitStatus::OutOfMemory.code()
+        }
         outcome => u8::try_from(outcome.status()).unwrap_or(u8::MAX),
     }
 }
@@ -135,7 +137,7 @@ trait AsJson {
     fn as_json(&self) -> Value;
 }
 
-impl AsJson for Limits {
+impl AsJson for SandboxLimits {
     fn as_json(&self) -> Value {
         json!({
             "memory_bytes": self.memory, "cpus": f64::from(self.cpu_millis) / 1000.0,
@@ -145,7 +147,7 @@ impl AsJson for Limits {
     }
 }
 
-impl AsJson for Taken {
+impl AsJson for CopiedOut {
     fn as_json(&self) -> Value {
         let files: Vec<Value> =
             self.files.iter().map(|(name, size)| json!({"name": name, "bytes": size})).collect();
@@ -153,22 +155,22 @@ impl AsJson for Taken {
     }
 }
 
-/// The language of that name.
+/// Parses the name of a language, or a usual alias.
 pub(crate) fn language_named(name: &str) -> Result<Language, Failure> {
     let lower = name.to_ascii_lowercase();
-    let usual = match lower.as_str() {
+    let canonical = match lower.as_str() {
         "py" | "python3" => "python",
         "sh" => "bash",
         "js" | "node" => "javascript",
         other => other,
     };
-    usual.parse().map_err(|_| {
-        let message = format!("`{name}` is no language that can be run");
+    canonical.parse().map_err(|_| {
+        let message = format!("unsupported language `{name}`");
         Failure::new(FailureKind::Usage, message).hint("use python, bash or javascript")
     })
 }
 
-/// The file, and what is passed on to it.
+/// Splits the positional arguments into the code file and the program's arguments.
 fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     let (file, arguments) = match args.code.split_first() {
         Some((file, arguments)) => (Path::new(file), arguments),
@@ -178,15 +180,15 @@ fn code(args: &ExecArgs) -> Result<(&Path, &[String]), Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, why));
     match file.to_str() {
         Some(text) if text.len() > 1 && text.starts_with('-') => {
-            refused(format!("there is no option `{shown}`"))
-                .map_err(|failure| failure.hint("`assize exec --help` shows those there are"))
+            refused(format!("unknown option `{shown}`"))
+                .map_err(|failure| failure.hint("`assize exec --help` lists the options"))
         }
-        _ if file.is_dir() => refused(format!("`{shown}` is a folder, not a file of code")),
+        _ if file.is_dir() => refused(format!("`{shown}` is a folder, not a code file")),
         _ => Ok((file, arguments)),
     }
 }
 
-/// An argument of the program that is an option of `assize exec`, unless `--` before the file says that it is meant so.
+/// First program argument that is also an option of `assize exec`; `None` if a `--` before the file shows the intent.
 fn misplaced_option<'a>(file: &Path, arguments: &'a [String]) -> Option<&'a str> {
     let before_file = std::env::args_os().take_while(|word| word != file.as_os_str());
     if before_file.into_iter().any(|word| word == "--") {
@@ -209,27 +211,27 @@ fn language(args: &ExecArgs, file: &Path) -> Result<Language, Failure> {
         Some(name) => language_named(name),
         None if file == Path::new("-") => Ok(Language::Python),
         None => Language::of_file(file).ok_or_else(|| {
-            let message = format!("`{}` does not say what it is written in", file.display());
-            usage(message).hint("say it with `--language python`, `bash` or `javascript`")
+            let message = format!("cannot tell the language of `{}` from its name", file.display());
+            usage(message).hint("set it with `--language python`, `bash` or `javascript`")
         }),
     }
 }
 
-/// Reads the files that were named, as `PATH` or `PATH=NAME`.
+/// Reads the files given with `--file`, as `PATH` or `PATH=NAME`.
 pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputFile>, Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
-    let mut room = services.sandboxes().limits().disk;
+    let mut remaining = services.sandboxes().limits().disk;
     let mut inputs: Vec<InputFile> = Vec::new();
     for given in files {
         let (path, name) = match given.rsplit_once('=') {
-            // A file may have such a name itself.
+            // The name of the file itself may contain a `=`.
             Some((path, name)) if !services.environment.typed(given.as_ref()).exists() => {
                 (path, name.to_owned())
             }
             _ => {
                 let name =
                     Path::new(given).file_name().map(|name| name.to_string_lossy().into_owned());
-                (given.as_str(), name.ok_or_else(|| usage(format!("`{given}` is no file")))?)
+                (given.as_str(), name.ok_or_else(|| usage(format!("`{given}` is not a file")))?)
             }
         };
         let plain = !name.is_empty()
@@ -239,24 +241,26 @@ pub(crate) fn inputs(files: &[String], services: &Services) -> Result<Vec<InputF
                 .components()
                 .any(|part| !matches!(part, std::path::Component::Normal(_)));
         if !plain {
-            return Err(usage(format!("`{name}` is no name for a file in the sandbox")));
+            return Err(usage(format!("invalid file name in the sandbox: `{name}`")));
         }
         if inputs.iter().any(|input| input.name == name) {
-            let hint = format!("name them apart, as in `--file {path}=other-{name}`");
-            return Err(usage(format!("two files would be `{name}` in the sandbox")).hint(hint));
+            let hint = format!("give one of them another name, as in `--file {path}=other-{name}`");
+            return Err(
+                usage(format!("two files would have the name `{name}` in the sandbox")).hint(hint)
+            );
         }
-        let bytes = files::read(path.as_ref(), room, &services.environment)?;
-        room = room.saturating_sub(bytes.len() as u64);
+        let bytes = files::read(path.as_ref(), remaining, &services.environment)?;
+        remaining = remaining.saturating_sub(bytes.len() as u64);
         inputs.push(InputFile { name, bytes: bytes.into() });
     }
     Ok(inputs)
 }
 
-/// One line for each limit that was met, and how it went.
-pub(crate) fn tell(
-    outcome: &Outcome,
-    limits: &Limits,
-    taken: &Taken,
+/// Prints a warning for each limit that was reached, the number of copied files, and a summary.
+pub(crate) fn print_summary(
+    outcome: &ProgramOutcome,
+    limits: &SandboxLimits,
+    taken: &CopiedOut,
     out: Option<&Path>,
     about: &str,
 ) {
@@ -266,7 +270,7 @@ pub(crate) fn tell(
     }
     if let Some(folder) = out {
         let files = if taken.files.len() == 1 { "file" } else { "files" };
-        terminal::note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+        terminal::note(&format!("{} {files} copied to `{}`", taken.files.len(), folder.display()));
     }
     if std::io::stderr().is_terminal() {
         let seconds = outcome.duration.as_secs_f64();
@@ -275,55 +279,55 @@ pub(crate) fn tell(
     }
 }
 
-/// One line for each limit that was met. Who can do something about it is told by which option.
-pub(crate) fn tell_limits(outcome: &Outcome, limits: &Limits, has_options: bool) {
-    let more = |option: &str, does: &str| match has_options {
-        true => format!("`{option}` {does} more"),
-        false => "a new sandbox can have more".to_owned(),
+/// Prints a warning for each limit that was reached. `has_options`: whether a flag of this command can raise it.
+pub(crate) fn tell_limits(outcome: &ProgramOutcome, limits: &SandboxLimits, has_options: bool) {
+    let how_to_raise = |option: &str| match has_options {
+        true => format!("raise it with `{option}`"),
+        false => "create a sandbox with a higher limit".to_owned(),
     };
     let seconds = limits.wall.as_secs_f64();
-    let met = [
+    let limits_reached = [
         (
             outcome.timed_out,
-            format!("stopped: its time of {seconds} s is up ({})", more("--timeout", "gives it")),
+            format!("stopped: time limit of {seconds} s reached ({})", how_to_raise("--timeout")),
         ),
         (
             outcome.out_of_memory && outcome.signal != Some(9),
             format!(
-                "something in it ran out of memory, it had {} ({})",
+                "a process ran out of memory: limit of {} reached ({})",
                 show_size(limits.memory),
-                more("--memory", "gives it")
+                how_to_raise("--memory")
             ),
         ),
         (
             outcome.out_of_memory && outcome.signal == Some(9),
             format!(
-                "stopped: out of memory, it had {} ({})",
+                "stopped: memory limit of {} reached ({})",
                 show_size(limits.memory),
-                more("--memory", "gives it")
+                how_to_raise("--memory")
             ),
         ),
         (
             outcome.output_cut,
             format!(
-                "output was cut: {} of each are kept ({})",
+                "output was cut: limit of {} for each stream reached ({})",
                 show_size(limits.output),
-                more("--output", "keeps")
+                how_to_raise("--output")
             ),
         ),
         (
             outcome.disk_full,
             format!(
-                "the disk is full: it had {} for files ({})",
+                "the disk is full: limit of {} for files reached ({})",
                 show_size(limits.disk),
-                more("--disk", "gives it")
+                how_to_raise("--disk")
             ),
         ),
     ];
-    for (_, line) in met.iter().filter(|(met, _)| *met) {
+    for (_, line) in limits_reached.iter().filter(|(reached, _)| *reached) {
         terminal::warn(line);
     }
     if let (Some(signal), false) = (outcome.signal, outcome.timed_out || outcome.out_of_memory) {
-        terminal::warn(&format!("it was ended by signal {signal}"));
+        terminal::warn(&format!("the program was killed by signal {signal}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The exit codes of the command, in one table: help texts and the README show it.
+//! Exit codes of the command, in one table that help texts and the documentation show.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use assize_types::FailureKind;
 /// Every way the command ends, with its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     Done = 0,
     Failed = 1,
     Usage = 2,
@@ -23,26 +23,31 @@ pub(crate) enum Exit {
     OutputClosed = 141,
 }
 
-impl Exit {
-    const ALL: [Exit; 13] = [
-        Exit::Done,
-        Exit::Failed,
-        Exit::Usage,
-        Exit::Settings,
-        Exit::Environment,
-        Exit::Budget,
-        Exit::Undecided,
-        Exit::Internal,
-        Exit::TimedOut,
-        Exit::Sandbox,
-        Exit::Interrupted,
-        Exit::OutOfMemory,
-        Exit::OutputClosed,
+impl ExitStatus {
+    const ALL: [ExitStatus; 13] = [
+        ExitStatus::Done,
+        ExitStatus::Failed,
+        ExitStatus::Usage,
+        ExitStatus::Settings,
+        ExitStatus::Environment,
+        ExitStatus::Budget,
+        ExitStatus::Undecided,
+        ExitStatus::Internal,
+        ExitStatus::TimedOut,
+        ExitStatus::Sandbox,
+        ExitStatus::Interrupted,
+        ExitStatus::OutOfMemory,
+        ExitStatus::OutputClosed,
     ];
 
-    /// Those that `assize exec` gives besides the exit code of the program.
-    const OF_EXEC: [Exit; 5] =
-        [Exit::TimedOut, Exit::Sandbox, Exit::Interrupted, Exit::OutOfMemory, Exit::OutputClosed];
+    /// Exit codes of `assize exec`, besides that of the program.
+    const OF_EXEC: [ExitStatus; 5] = [
+        ExitStatus::TimedOut,
+        ExitStatus::Sandbox,
+        ExitStatus::Interrupted,
+        ExitStatus::OutOfMemory,
+        ExitStatus::OutputClosed,
+    ];
 
     pub(crate) const fn code(self) -> u8 {
         self as u8
@@ -50,58 +55,64 @@ impl Exit {
 
     fn meaning(self) -> &'static str {
         match self {
-            Exit::Done => "done",
-            Exit::Failed => "tried and failed: the model declined, or its answer cannot be used",
-            Exit::Usage => "wrong command line or input: an option, its value, a file",
-            Exit::Settings => "wrong setting (file or environment), key or model name",
-            Exit::Environment => "a provider, the network or the disk failed",
-            Exit::Budget => "the budget is reached",
-            Exit::Undecided => "a reviewer must decide: `assize gate ls` lists what waits",
-            Exit::Internal => "a fault in assize itself",
-            Exit::TimedOut => "`exec`: the program reached its time limit",
-            Exit::Sandbox => "no sandbox could be made, or it broke",
-            Exit::Interrupted => "interrupted (Ctrl-C, SIGTERM, SIGHUP)",
-            Exit::OutOfMemory => "`exec`: the program ran out of memory",
-            Exit::OutputClosed => "`exec`: the reader of the program's output has gone",
+            ExitStatus::Done => "done",
+            ExitStatus::Failed => {
+                "tried and failed: the model declined, or its answer cannot be used"
+            }
+            ExitStatus::Usage => "invalid command line or input: an option, its value, a file",
+            ExitStatus::Settings => "invalid setting (file or environment), key or model name",
+            ExitStatus::Environment => "a provider, the network or the disk failed",
+            ExitStatus::Budget => "the budget is used up",
+            ExitStatus::Undecided => {
+                "a reviewer must decide: `assize gate ls` lists the submissions"
+            }
+            ExitStatus::Internal => "an internal error of assize",
+            ExitStatus::TimedOut => "`exec`: the program reached its time limit",
+            ExitStatus::Sandbox => "no sandbox could be created, or it broke",
+            ExitStatus::Interrupted => "interrupted (Ctrl-C, SIGTERM, SIGHUP)",
+            ExitStatus::OutOfMemory => "`exec`: the program ran out of memory",
+            ExitStatus::OutputClosed => {
+                "`exec`: the reader of the program's output closed the pipe"
+            }
         }
     }
 }
 
-impl From<FailureKind> for Exit {
-    fn from(kind: FailureKind) -> Exit {
+impl From<FailureKind> for ExitStatus {
+    fn from(kind: FailureKind) -> ExitStatus {
         match kind {
-            FailureKind::Verdict => Exit::Failed,
-            FailureKind::Usage => Exit::Usage,
-            FailureKind::Settings => Exit::Settings,
-            FailureKind::Environment => Exit::Environment,
-            FailureKind::Budget => Exit::Budget,
-            FailureKind::Internal => Exit::Internal,
-            FailureKind::Sandbox => Exit::Sandbox,
-            FailureKind::Interrupted => Exit::Interrupted,
-            FailureKind::Unread => Exit::OutputClosed,
+            FailureKind::Verdict => ExitStatus::Failed,
+            FailureKind::Usage => ExitStatus::Usage,
+            FailureKind::Settings => ExitStatus::Settings,
+            FailureKind::Environment => ExitStatus::Environment,
+            FailureKind::Budget => ExitStatus::Budget,
+            FailureKind::Internal => ExitStatus::Internal,
+            FailureKind::Sandbox => ExitStatus::Sandbox,
+            FailureKind::Interrupted => ExitStatus::Interrupted,
+            FailureKind::Unread => ExitStatus::OutputClosed,
         }
     }
 }
 
 pub(crate) fn exit_code(kind: FailureKind) -> u8 {
-    Exit::from(kind).code()
+    ExitStatus::from(kind).code()
 }
 
 /// Shown at the end of `assize --help`.
 pub(crate) fn help() -> String {
-    table(&Exit::ALL)
+    table(&ExitStatus::ALL)
 }
 
 /// Shown at the end of `assize exec --help`.
 pub(crate) fn help_of_exec() -> String {
     format!(
-        "{}\n  else that of the program, or 128 and the signal that ended it\n\
-         The program starts in /workspace, where the files are that you give; it may write there and in /tmp.",
-        table(&Exit::OF_EXEC)
+        "{}\n  otherwise that of the program, or 128 plus the signal that killed it\n\
+         The program starts in /workspace, which contains the files you pass; it may write there and in /tmp.",
+        table(&ExitStatus::OF_EXEC)
     )
 }
 
-fn table(rows: &[Exit]) -> String {
+fn table(rows: &[ExitStatus]) -> String {
     rows.iter().fold("Exit codes:".to_owned(), |mut text, exit| {
         let _ = write!(text, "\n  {:>3}  {}", exit.code(), exit.meaning());
         text
@@ -113,10 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readme_shows_the_table() {
-        let readme = include_str!("../../../README.md");
-        let rows = Exit::ALL.map(|exit| format!("| {} | {} |\n", exit.code(), exit.meaning()));
+    fn documentation_contains_the_exit_code_table() {
+        let page = include_str!("../../../docs/reference/exit-codes.md");
+        let rows =
+            ExitStatus::ALL.map(|exit| format!("| {} | {} |\n", exit.code(), exit.meaning()));
         let table = format!("| code | meaning |\n|---|---|\n{}", rows.concat());
-        assert!(readme.contains(&table), "the README should have this table:\n{table}");
+        assert!(page.contains(&table), "the page should have this table:\n{table}");
     }
 }

@@ -1,4 +1,4 @@
-//! Commands about runs that messages name, to be typed next.
+//! Hints in messages: the command about a run to type next.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use assize_run::{RunId, RunKind, how_to_resume};
 
 use crate::terminal::{DIM, paint};
 
-/// ` --cluster SERVERS`, if that was typed.
+/// ` --cluster SERVERS`, if that flag was given.
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
-/// Remembers the cluster that was named on the command line: commands about its runs need the flag again.
+/// Remembers the `--cluster` flag of the command line, which commands about its runs need again.
 pub(crate) fn remember_cluster(config: &Settings) {
     let servers =
         config.written(SettingKey::ClusterServers).and_then(|servers| servers.requested());
@@ -24,16 +24,16 @@ fn cluster() -> &'static str {
 }
 
 /// `assize runs …` for the runs of this command, in backticks.
-pub(crate) fn runs(words: &str) -> String {
-    format!("`assize runs {words}{}`", cluster())
+pub(crate) fn runs(arguments: &str) -> String {
+    format!("`assize runs {arguments}{}`", cluster())
 }
 
-/// Hint with the command that shows a run's transcripts; `content` says what they contain.
+/// Hint which command shows the transcripts of a run; `content` says what they contain.
 pub(crate) fn transcripts(content: &str, id: &RunId) -> String {
     paint(DIM, format!("{content}: {}", runs(&format!("show {id} --transcripts"))))
 }
 
-/// Says how to resume a run.
+/// Hint how to resume a run.
 pub(crate) fn resume(kind: RunKind, id: &RunId) -> String {
     how_to_resume(kind, id, cluster())
 }

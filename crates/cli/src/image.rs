@@ -1,4 +1,4 @@
-//! `assize image`: what containers and microVMs are made from.
+//! `assize image`: builds, lists and removes the images of containers and microVMs.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use assize_service::images::{Images, MICROVM, MicrovmSources};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
-use crate::args::{ImageCommand, ImageFor};
+use crate::args::{ImageCommand, ImageKind};
 use crate::terminal::{BOLD, DIM, harmless, note, out_json, out_line, paint};
 
 pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<(), Failure> {
     let images = services.images()?;
     match command {
         ImageCommand::Build {
-            kind: ImageFor::Microvm,
+            kind: ImageKind::Microvm,
             from: None,
             kernel,
             modules,
@@ -25,17 +25,17 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
             let (kernel, modules, rootfs) = (typed(kernel), typed(modules), typed(rootfs));
             build_microvm(&images, MicrovmSources { kernel, modules, rootfs }, quiet).await
         }
-        ImageCommand::Build { kind: ImageFor::Microvm, from: Some(_), .. } => {
+        ImageCommand::Build { kind: ImageKind::Microvm, from: Some(_), .. } => {
             Err(Failure::new(FailureKind::Usage, "`--from` is for containers")
-                .hint("a machine is made from `--kernel FILE` and `--rootfs TAR`"))
+                .hint("a microVM image is built from `--kernel FILE` and `--rootfs TAR`"))
         }
         ImageCommand::Build { kernel, rootfs, .. } if kernel.is_some() || rootfs.is_some() => {
-            Err(Failure::new(FailureKind::Usage, "`--kernel` and `--rootfs` are for machines")
-                .hint("say `assize image build microvm`"))
+            Err(Failure::new(FailureKind::Usage, "`--kernel` and `--rootfs` are for microVMs")
+                .hint("use `assize image build microvm`"))
         }
         ImageCommand::Build { from: Some(image), .. } => out_line(&images.prepare(&image).await?),
         ImageCommand::Build { from: None, quiet, .. } => {
-            let (name, bytes) = images.build_base(&mut telling(quiet)).await?;
+            let (name, bytes) = images.build_base(&mut progress_printer(quiet)).await?;
             if !quiet {
                 note(&format!("{} MB; `assize exec --isolation docker` uses it", bytes >> 20));
             }
@@ -51,7 +51,7 @@ pub(crate) async fn run(command: ImageCommand, services: &Services) -> Result<()
     }
 }
 
-fn telling(quiet: bool) -> impl FnMut(&str) + Send {
+fn progress_printer(quiet: bool) -> impl FnMut(&str) + Send {
     move |line: &str| {
         if !quiet {
             note(&paint(DIM, harmless(line)));
@@ -64,11 +64,11 @@ async fn build_microvm(
     sources: MicrovmSources,
     quiet: bool,
 ) -> Result<(), Failure> {
-    let image = images.build_microvm(sources, &mut telling(quiet)).await?;
+    let image = images.build_microvm(sources, &mut progress_printer(quiet)).await?;
     if !quiet {
         note(&format!(
-            "{} MB ({}); `assize exec --isolation microvm` uses it, and the first time starts a machine and \
-             freezes it",
+            "{} MB ({}); `assize exec --isolation microvm` uses it; the first use boots a microVM and creates \
+             its snapshot",
             image.bytes >> 20,
             harmless(&image.kernel)
         ));
@@ -83,15 +83,13 @@ async fn build_microvm(
 async fn show(images: &Images, json: bool) -> Result<(), Failure> {
     let (images, why_no_containers) = images.list().await?;
     if let Some(why) = why_no_containers {
-        note(&format!("images of containers are not to be seen: {why}"));
+        note(&format!("cannot list the images of containers: {why}"));
     }
     if json {
         return out_json(&json!(images));
     }
     if images.is_empty() {
-        note(
-            "there are no images; make one with `assize image build` or `assize image build microvm`",
-        );
+        note("no images; build one with `assize image build` or `assize image build microvm`");
         return Ok(());
     }
     let width = images.iter().map(|image| image.name.len()).max().unwrap_or(0);

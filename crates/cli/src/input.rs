@@ -1,4 +1,4 @@
-//! Text that the user hands us: from a file, or from standard input.
+//! Reads text from a file or standard input, up to a size limit.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,7 +8,7 @@ use assize_types::{Cancel, Failure, FailureKind};
 
 use assize_service::files::open_regular;
 
-/// Reads all of standard input, which must be text of at most so many MiB.
+/// Reads all of standard input, which must be text of at most `mebibytes` MiB.
 pub(crate) async fn from_standard_input(
     what: &'static str,
     mebibytes: u64,
@@ -23,7 +23,7 @@ pub(crate) async fn from_standard_input(
     }
 }
 
-/// Reads a file, which must be text of at most so many MiB.
+/// Reads a file, which must be text of at most `mebibytes` MiB.
 pub(crate) fn from_file(
     what: &'static str,
     mebibytes: u64,
@@ -32,22 +32,21 @@ pub(crate) fn from_file(
     let shown = format!("`{}`", path.display());
     let failed =
         |why: String| Failure::new(FailureKind::Usage, format!("cannot read {shown}: {why}"));
-    // Opened once: something else may take the file's place meanwhile.
+    // The file is opened once, because it could be replaced between a check and a second open.
     let opened = open_regular(path).map_err(|error| failed(error.to_string()))?;
-    let mut file = opened.ok_or_else(|| {
-        failed("it is not a regular file".to_owned()).hint("`-` reads standard input")
-    })?;
+    let mut file = opened
+        .ok_or_else(|| failed("not a regular file".to_owned()).hint("`-` reads standard input"))?;
     read(what, mebibytes, &mut file, &shown)
 }
 
 fn read(what: &str, mebibytes: u64, from: &mut impl Read, shown: &str) -> Result<String, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
-    let most = mebibytes * 1024 * 1024;
+    let max_bytes = mebibytes * 1024 * 1024;
     let mut bytes = Vec::new();
-    from.take(most + 1).read_to_end(&mut bytes).map_err(|error| {
+    from.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| {
         Failure::new(FailureKind::Environment, format!("cannot read {shown}: {error}"))
     })?;
-    if bytes.len() as u64 > most {
+    if bytes.len() as u64 > max_bytes {
         return refused(format!("is longer than {mebibytes} MiB"));
     }
     match String::from_utf8(bytes) {

@@ -1,30 +1,30 @@
-//! Runs of any kind: the one place of the command line that knows which command a run belongs to.
+//! Dispatch on the kind of a run: the only place of this crate that knows which command a run belongs to.
 
 use std::path::{Path, PathBuf};
 
 use assize_config::Environment;
-use assize_run::{Record, Run, RunKind, Store, find, no_such_run};
+use assize_run::{EffectRecord, Run, RunKind, Store, find, no_such_run};
 use assize_service::{PARALLEL, Services, settings_of_run};
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::Value;
 
 use crate::args::{
-    Again, ConsultArgs, DebateArgs, EvalArgs, ForkArgs, ForkRunArgs, ModelArgs, ResumeArgs,
+    ConsultArgs, DebateArgs, EvalArgs, ForkArgs, ForkRunArgs, ModelArgs, ResumeArgs, ResumeFlags,
     RunArgs, WorkArgs,
 };
 use crate::{consult, debate, eval, run, work};
 
-/// A run with its records, and the store that it is in.
+/// A run with its journal records and its store.
 pub(crate) struct StoredRun<'a> {
     pub(crate) run: &'a Run,
-    pub(crate) records: &'a [Record],
+    pub(crate) records: &'a [EffectRecord],
     pub(crate) store: &'a dyn Store,
     pub(crate) environment: &'a Environment,
 }
 
-/// Options of a run that is resumed or forked.
+/// Options of a command that resumes or forks a run.
 struct EarlierArgs {
-    again: Again,
+    again: ResumeFlags,
     fork: ForkArgs,
     out: Option<PathBuf>,
     yes: bool,
@@ -33,7 +33,7 @@ struct EarlierArgs {
     model: ModelArgs,
 }
 
-/// Starts the command that a run belongs to.
+/// Runs the command that a run belongs to.
 async fn start(
     kind: RunKind,
     args: EarlierArgs,
@@ -56,7 +56,7 @@ async fn start(
             work::run(args, services, cancel).await
         }
         RunKind::Debate => {
-            let Again { resume, take_over } = again;
+            let ResumeFlags { resume, take_over } = again;
             let args =
                 DebateArgs { resume, take_over, fork, json, quiet, model, ..Default::default() };
             debate::run(args, services, cancel).await.map(|()| 0)
@@ -69,7 +69,7 @@ async fn start(
     }
 }
 
-/// The result of a run in a few words, for a list.
+/// Short result of a run, for the list of runs.
 pub(crate) fn summary(run: &Run) -> Option<String> {
     let result = run.result.as_ref()?;
     match run.kind {
@@ -81,7 +81,7 @@ pub(crate) fn summary(run: &Run) -> Option<String> {
     }
 }
 
-/// Adds what the JSON object of a run has besides what every run has.
+/// Adds the fields that only this kind of run has to its JSON object.
 pub(crate) async fn describe(
     stored: &StoredRun<'_>,
     transcripts: bool,
@@ -97,7 +97,7 @@ pub(crate) async fn describe(
     Ok(())
 }
 
-/// Shows the result of a run, and the transcripts if they are wanted.
+/// Prints the result of a run, and its transcripts if requested.
 pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     match stored.run.kind {
         RunKind::Code => run::stored::show(stored, transcripts),
@@ -123,7 +123,7 @@ pub(crate) async fn files(
     }
 }
 
-/// Finds a run; gives the services with the settings that it was started with, too.
+/// Finds a run; also returns services with the settings that it was started with.
 async fn earlier(name: &str, services: Services) -> Result<(Run, Services), Failure> {
     let store = services.open_store_to_read().await?.ok_or_else(|| no_such_run(name))?;
     let run = find(&*store, name).await?;
@@ -145,7 +145,7 @@ pub(crate) async fn resume(
     }
     let model = args.model();
     let ResumeArgs { take_over, out, json, quiet, .. } = args;
-    let again = Again { resume: Some(earlier.id.to_string()), take_over };
+    let again = ResumeFlags { resume: Some(earlier.id.to_string()), take_over };
     let fork = ForkArgs::default();
     let args = EarlierArgs { again, fork, out, yes: false, json, quiet, model };
     start(kind, args, services, cancel).await
@@ -160,9 +160,9 @@ pub(crate) async fn fork(
     let (earlier, services) = earlier(&args.run, services).await?;
     let (id, kind) = (&earlier.id, earlier.kind);
     if !kind.can_be_forked() {
-        let message = format!("`{id}` is of a kind that cannot be forked: {kind}");
+        let message = format!("`{id}` cannot be forked: its kind is {kind}");
         let failure = Failure::new(FailureKind::Usage, message);
-        return Err(failure.hint("debates and consultations can be"));
+        return Err(failure.hint("only debates and consultations can be forked"));
     }
     if kind == RunKind::Debate && (args.out.is_some() || args.yes) {
         let message = "`--out` and `--yes` are for consultations";
@@ -171,6 +171,6 @@ pub(crate) async fn fork(
     let model = args.model();
     let ForkRunArgs { at, set, out, yes, json, quiet, .. } = args;
     let fork = ForkArgs { fork: Some(id.to_string()), at, set };
-    let args = EarlierArgs { again: Again::default(), fork, out, yes, json, quiet, model };
+    let args = EarlierArgs { again: ResumeFlags::default(), fork, out, yes, json, quiet, model };
     start(kind, args, services, cancel).await
 }

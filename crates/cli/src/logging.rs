@@ -1,4 +1,4 @@
-//! The log: to standard error, readable or as JSON.
+//! Logging to standard error, as text or JSON.
 
 use std::io::IsTerminal;
 
@@ -6,16 +6,15 @@ use assize_config::{LogFormat, Settings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
-/// Starts the log. Other people's crates log too, and what HTTP libraries have to say at `trace`
-/// is no business of our users: only ours are heard.
+/// Starts logging. Only our own crates log: at `trace`, HTTP libraries would print details that users do not need.
 pub(crate) fn start(config: &Settings) {
     let level = *config.log.level;
-    let rooms = [
+    let crates = [
         "attack", "cli", "cluster", "code", "consult", "debate", "draft", "gateway", "graph",
         "llm", "mcp", "sandbox", "server", "store", "types",
     ]
-    .map(|room| format!("assize_{room}={level}"));
-    let directives = format!("assize={level},{}", rooms.join(","));
+    .map(|name| format!("assize_{name}={level}"));
+    let directives = format!("assize={level},{}", crates.join(","));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives))
         .with_writer(std::io::stderr)

@@ -1,4 +1,4 @@
-//! Parses the command line, and makes clap's errors say what to do.
+//! Parses the command line, and adds suggestions to clap's errors.
 
 use std::ffi::OsString;
 
@@ -9,11 +9,11 @@ use clap::{ArgAction, Command, CommandFactory, Error, FromArgMatches};
 use crate::args::Cli;
 
 /// Flags of other programs, by command, and what to use here instead.
-const ELSEWHERE: &[(&str, &[&str], &str)] = &[
+const FOREIGN_FLAGS: &[(&str, &[&str], &str)] = &[
     (
         "run",
         &["--retries", "--max-retries", "--tries"],
-        "`--max-attempts NUMBER` sets how often it may be tried",
+        "`--max-attempts NUMBER` sets the maximum number of attempts",
     ),
     ("run", &["--input", "--data", "--upload"], "`--file PATH` gives the program a file"),
     (
@@ -40,7 +40,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("", &["--verbose", "-v", "--debug"], "`--log-level info` or `--log-level debug` logs more"),
 ];
 
-/// The command line, parsed; a wrong one ends the process with code 2 and a help request with 0.
+/// Parses the command line; exits with code 2 if it is invalid, and with 0 after printing help.
 pub(crate) fn command_line() -> Cli {
     parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
 }
@@ -54,7 +54,7 @@ fn parse(words: Vec<OsString>) -> Result<Cli, Error> {
     Cli::from_arg_matches(&matches).map_err(|error| explained(error.format(&mut command), &command))
 }
 
-/// Lets values begin with `-` where they are numbers, so that `--timeout -1` is answered with what the option wants.
+/// Allows negative numbers as values, so that the error about `--timeout -1` names the values the option accepts.
 fn with_negative_numbers(command: Command) -> Command {
     let takes_value = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
     command
@@ -65,7 +65,7 @@ fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// The command that the words before the wrong one name.
+/// Subcommand named by the words before the wrong one.
 fn named<'c>(command: &'c Command, words: &[OsString], wrong: &str) -> &'c Command {
     let words = words.iter().skip(1).filter_map(|word| word.to_str());
     words
@@ -91,12 +91,12 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
         ErrorKind::UnknownArgument => {
             let Some(wrong) = text(ContextKind::InvalidArg) else { return error };
             let command = named(command, words, &wrong);
-            if let Some(instead) = elsewhere(command.get_name(), &wrong) {
+            if let Some(instead) = foreign_flag_hint(command.get_name(), &wrong) {
                 replace(&mut error, ContextKind::SuggestedArg, None);
                 let tip = vec![instead.to_owned().into()];
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
             } else if wrong.starts_with('-') && error.get(ContextKind::SuggestedArg).is_none() {
-                // clap would advise to pass it as a value.
+                // clap's own tip would be to pass it as a value.
                 let longs: Vec<String> = command
                     .get_arguments()
                     .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
@@ -112,11 +112,11 @@ fn explain(mut error: Error, command: &Command, words: &[OsString]) -> Error {
 }
 
 /// What to use instead of a flag that other programs have.
-fn elsewhere(command: &str, flag: &str) -> Option<&'static str> {
+fn foreign_flag_hint(command: &str, flag: &str) -> Option<&'static str> {
     let of_command = |(name, flags, _): &&(&str, &[&str], &str)| {
         (name.is_empty() || *name == command) && flags.contains(&flag)
     };
-    ELSEWHERE.iter().find(of_command).map(|(.., instead)| *instead)
+    FOREIGN_FLAGS.iter().find(of_command).map(|(.., instead)| *instead)
 }
 
 fn replace(error: &mut Error, kind: ContextKind, with: Option<String>) {
@@ -134,7 +134,7 @@ mod tests {
     fn hints_name_flags_and_commands_that_exist() {
         let mut command = Cli::command();
         command.build();
-        for (name, flags, instead) in ELSEWHERE {
+        for (name, flags, instead) in FOREIGN_FLAGS {
             let of = command.find_subcommand(name).unwrap_or(&command);
             assert!(name.is_empty() || of.get_name() == *name, "no command `{name}`");
             for flag in *flags {

@@ -1,72 +1,85 @@
-//! The output of a program in a sandbox, on its way to our own terminal.
+//! Prints or captures the output of a program in a sandbox.
 
 use std::io::IsTerminal;
 
-use assize_code::exec::Output;
+use assize_code::exec::ProgramStream;
 use assize_types::{Failure, FailureKind};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::own_name::OwnName;
+use crate::own_name::SourceNameFilter;
 use crate::terminal;
 
-/// What becomes of a program's output.
+/// How a program's output is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// It is kept, and nothing is shown.
+pub(crate) enum OutputMode {
+    /// Capture the output and print nothing.
     Keep,
-    /// It is shown as it comes, to a terminal without what a terminal would obey.
+    /// Print the output as it arrives; on a terminal, replace control codes.
     Harmless,
-    /// It is shown as it comes.
+    /// Print the output unchanged as it arrives.
     Raw,
 }
 
-/// Where the output of a program goes.
-pub(crate) struct Screen {
-    show: Show,
-    stdout: Way<tokio::io::Stdout>,
-    stderr: Way<tokio::io::Stderr>,
-    /// The name that messages of the program have for the user's own file.
-    name: Option<OwnName>,
-    /// What it wrote, if that is kept.
+/// Destination of a program's output.
+pub(crate) struct ProgramOutput {
+    show: OutputMode,
+    stdout: StreamWriter<tokio::io::Stdout>,
+    stderr: StreamWriter<tokio::io::Stderr>,
+    /// Replaces the code path in messages with the user's file name.
+    name: Option<SourceNameFilter>,
+    /// Captured output, with [`Show::Keep`].
     pub(crate) kept_stdout: Vec<u8>,
     pub(crate) kept_stderr: Vec<u8>,
 }
 
-impl Screen {
-    pub(crate) fn new(show: Show, name: Option<OwnName>) -> Screen {
-        let careful = |terminal: bool| terminal && show == Show::Harmless;
-        // A reader that does not read what is written must not keep us from hearing that we are to end.
-        let stdout = Way::new(tokio::io::stdout(), careful(std::io::stdout().is_terminal()));
-        let stderr = Way::new(tokio::io::stderr(), careful(std::io::stderr().is_terminal()));
-        Screen { show, stdout, stderr, name, kept_stdout: Vec::new(), kept_stderr: Vec::new() }
+impl ProgramOutput {
+    pub(crate) fn new(show: OutputMode, name: Option<SourceNameFilter>) -> ProgramOutput {
+        let sanitize = |terminal: bool| terminal && show == OutputMode::Harmless;
+        // Asynchronous writers: a reader that stops reading must not keep us from handling signals.
+        let stdout =
+            StreamWriter::new(tokio::io::stdout(), sanitize(std::io::stdout().is_terminal()));
+        let stderr =
+            StreamWriter::new(tokio::io::stderr(), sanitize(std::io::stderr().is_terminal()));
+        ProgramOutput {
+            show,
+            stdout,
+            stderr,
+            name,
+            kept_stdout: Vec::new(),
+            kept_stderr: Vec::new(),
+        }
     }
 
-    /// Passes on what a program wrote.
-    pub(crate) async fn pass(&mut self, output: Output, bytes: &[u8]) -> Result<(), Failure> {
+    /// Handles the next bytes of a program's output.
+    pub(crate) async fn pass(
+        &mut self,
+        output: ProgramStream,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         match (output, self.show, &mut self.name) {
-            (Output::Stdout, Show::Keep, _) => self.kept_stdout.extend(bytes),
-            (Output::Stdout, ..) => {
+            (ProgramStream::Stdout, OutputMode::Keep, _) => self.kept_stdout.extend(bytes),
+            (ProgramStream::Stdout, ..) => {
                 terminal::check_open()?;
                 self.stdout.pass(bytes).await?;
             }
-            (Output::Stderr, _, Some(name)) => {
+            (ProgramStream::Stderr, _, Some(name)) => {
                 let renamed = name.pass(bytes);
                 self.pass_stderr(&renamed).await?;
             }
-            (Output::Stderr, _, None) => self.pass_stderr(bytes).await?,
+            (ProgramStream::Stderr, _, None) => self.pass_stderr(bytes).await?,
         }
         Ok(())
     }
 
     async fn pass_stderr(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        if self.show == Show::Keep {
+        if self.show == OutputMode::Keep {
             self.kept_stderr.extend(bytes);
             return Ok(());
         }
         self.stderr.pass(bytes).await
     }
 
-    /// Passes on what was held back.
+    /// Ends the output: writes the bytes held back.
     pub(crate) async fn finish(&mut self) -> Result<(), Failure> {
         let rest = self.name.take().map_or_else(Vec::new, |mut name| name.finish());
         self.pass_stderr(&rest).await?;
@@ -75,21 +88,21 @@ impl Screen {
     }
 }
 
-/// One output of a program, on its way to ours.
-struct Way<W> {
+/// Writer for one output stream of a program.
+struct StreamWriter<W> {
     to: W,
-    careful: bool,
-    /// The beginning of a character whose rest has not come yet.
+    sanitize: bool,
+    /// First bytes of a character whose last bytes have not arrived yet.
     pending: Vec<u8>,
 }
 
-impl<W: AsyncWrite + Unpin> Way<W> {
-    fn new(to: W, careful: bool) -> Way<W> {
-        Way { to, careful, pending: Vec::new() }
+impl<W: AsyncWrite + Unpin> StreamWriter<W> {
+    fn new(to: W, sanitize: bool) -> StreamWriter<W> {
+        StreamWriter { to, sanitize, pending: Vec::new() }
     }
 
     async fn pass(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        if !self.careful {
+        if !self.sanitize {
             return self.write(bytes).await;
         }
         self.pending.extend_from_slice(bytes);
@@ -109,15 +122,16 @@ impl<W: AsyncWrite + Unpin> Way<W> {
             self.to.flush().await
         };
         written.await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::BrokenPipe => {
-                Failure::new(FailureKind::Unread, "nobody reads what it writes any more")
-            }
+            std::io::ErrorKind::BrokenPipe => Failure::new(
+                FailureKind::Unread,
+                "the reader of the program's output closed the pipe",
+            ),
             _ => terminal::write_failed(error),
         })
     }
 }
 
-/// How many of the bytes there are before a character that is not whole yet.
+/// Number of bytes before an incomplete character at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     let begins = |back: &usize| bytes[bytes.len() - back] & 0xc0 != 0x80;
     // The last character begins at most three bytes before the end.
@@ -137,22 +151,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn characters_that_come_in_pieces_are_shown_whole() {
+    async fn split_characters_are_printed_whole() {
         let text = "aä€😀z\u{1b}[31m";
         for split in 0..=text.len() {
             let mut shown = Vec::new();
-            let mut way = Way::new(&mut shown, true);
-            way.pass(&text.as_bytes()[..split]).await.unwrap();
-            way.pass(&text.as_bytes()[split..]).await.unwrap();
-            way.finish().await.unwrap();
+            let mut writer = StreamWriter::new(&mut shown, true);
+            writer.pass(&text.as_bytes()[..split]).await.unwrap();
+            writer.pass(&text.as_bytes()[split..]).await.unwrap();
+            writer.finish().await.unwrap();
             assert_eq!(String::from_utf8(shown).unwrap(), "aä€😀z\u{fffd}[31m", "{split}");
         }
         let mut shown = Vec::new();
-        let mut way = Way::new(&mut shown, true);
+        let mut writer = StreamWriter::new(&mut shown, true);
         for byte in [0xff, b'a', 0xe2, 0x82] {
-            way.pass(&[byte]).await.unwrap();
+            writer.pass(&[byte]).await.unwrap();
         }
-        way.finish().await.unwrap();
+        writer.finish().await.unwrap();
         assert_eq!(String::from_utf8(shown).unwrap(), "\u{fffd}a\u{fffd}");
     }
 }

@@ -1,52 +1,52 @@
-//! Progress of a run: lines that change in place on a terminal, lines that stay elsewhere.
+//! Progress display of a run: lines redrawn in place on a terminal, appended lines elsewhere.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_run::Ledger;
+use assize_run::BudgetLedger;
 
 use crate::account::account;
 use crate::terminal::{self, DIM, paint};
 
-/// How often live lines are drawn, if they have changed.
+/// Interval at which live lines are redrawn, if they have changed.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Lines that change in place.
+    /// Lines are redrawn in place.
     Live,
-    /// Lines that stay.
+    /// Lines are appended.
     Lines,
     Silent,
 }
 
-/// How long a run has taken, and its account, so far.
-pub(crate) struct Consumption {
+/// Time and cost of a run so far.
+pub(crate) struct RunUsage {
     pub(crate) seconds: u64,
     pub(crate) spent: String,
 }
 
-/// What a kind of run shows of its progress.
-pub(crate) trait View {
+/// Progress view of one kind of run.
+pub(crate) trait ProgressView {
     /// The lines below the heading.
-    fn lines(&self, so_far: &Consumption) -> Vec<String>;
+    fn lines(&self, so_far: &RunUsage) -> Vec<String>;
 }
 
 /// Progress of one run.
 pub(crate) struct Progress<V> {
     heading: String,
-    ledger: Arc<dyn Ledger>,
-    begun: Instant,
+    ledger: Arc<dyn BudgetLedger>,
+    started: Instant,
     mode: Mode,
     view: Mutex<V>,
 }
 
-impl<V: View> Progress<V> {
-    /// Begins to show progress, in the mode that the terminal allows.
+impl<V: ProgressView> Progress<V> {
+    /// Starts to show progress, in the mode that the terminal supports.
     pub(crate) fn begin(
         heading: String,
-        ledger: Arc<dyn Ledger>,
+        ledger: Arc<dyn BudgetLedger>,
         quiet: bool,
         view: V,
     ) -> Arc<Progress<V>> {
@@ -58,27 +58,27 @@ impl<V: View> Progress<V> {
         if mode == Mode::Lines {
             terminal::note(&heading);
         }
-        let (begun, view) = (Instant::now(), Mutex::new(view));
-        Arc::new(Progress { heading, ledger, begun, mode, view })
+        let (started, view) = (Instant::now(), Mutex::new(view));
+        Arc::new(Progress { heading, ledger, started, mode, view })
     }
 
     pub(crate) fn is_live(&self) -> bool {
         self.mode == Mode::Live
     }
 
-    /// Changes what is shown. Where lines stay, the line that the change gives is printed.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut V, &Consumption) -> Option<String>) {
+    /// Updates the view. If lines are appended, prints the line that `change` returns.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut V, &RunUsage) -> Option<String>) {
         let line = change(&mut self.view(), &self.consumption());
         if let (Mode::Lines, Some(line)) = (self.mode, line) {
             terminal::note(&line);
         }
     }
 
-    /// Awaits the end of the run and shows its progress meanwhile.
+    /// Awaits the end of the run, and shows its progress until then.
     pub(crate) async fn until<T>(&self, end: impl Future<Output = T>) -> T {
         let ended = tokio::select! {
             ended = end => ended,
-            () = self.draw() => unreachable!("it draws for as long as it is awaited"),
+            () = self.draw() => unreachable!("`draw` never returns"),
         };
         terminal::draw(&[]);
         ended
@@ -95,9 +95,9 @@ impl<V: View> Progress<V> {
         }
     }
 
-    fn consumption(&self) -> Consumption {
+    fn consumption(&self) -> RunUsage {
         let spent = account(&self.ledger.totals());
-        Consumption { seconds: self.begun.elapsed().as_secs(), spent }
+        RunUsage { seconds: self.started.elapsed().as_secs(), spent }
     }
 
     fn view(&self) -> MutexGuard<'_, V> {
@@ -105,17 +105,17 @@ impl<V: View> Progress<V> {
     }
 }
 
-/// View of a run that does one thing at a time: one line that says which.
+/// View with one line: the current activity.
 pub(crate) struct Activity(String);
 
 impl Default for Activity {
     fn default() -> Activity {
-        Activity("getting ready".to_owned())
+        Activity("preparing".to_owned())
     }
 }
 
-impl View for Activity {
-    fn lines(&self, Consumption { seconds, spent }: &Consumption) -> Vec<String> {
+impl ProgressView for Activity {
+    fn lines(&self, RunUsage { seconds, spent }: &RunUsage) -> Vec<String> {
         vec![paint(DIM, format!("  {} · {seconds} s · {spent}", self.0))]
     }
 }

@@ -1,4 +1,4 @@
-//! `assize sessions`: the working files that are kept between runs.
+//! `assize sessions`: lists, shows and removes working files that are kept between runs.
 
 use assize_code::Session;
 use assize_config::Environment;
@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::args::SessionsCommand;
 use crate::terminal::{self, BOLD, grouped, note, out_json, out_line, paint};
 
-pub(crate) fn run(command: SessionsCommand, around: &Environment) -> Result<(), Failure> {
-    let root = assize_code::sessions(around);
+pub(crate) fn run(command: SessionsCommand, environment: &Environment) -> Result<(), Failure> {
+    let root = assize_code::sessions(environment);
     match command {
         SessionsCommand::List { json } => list(&root, json),
         SessionsCommand::Show { name, json } => {
@@ -17,7 +17,7 @@ pub(crate) fn run(command: SessionsCommand, around: &Environment) -> Result<(), 
             show(&root.join(&name).join("files"), &files, json)
         }
         SessionsCommand::Rm { names } => {
-            // Looked at before anything is removed.
+            // All names are checked before anything is removed.
             for name in &names {
                 Session::look(&root, name)?.ok_or_else(|| no_such(name))?;
             }
@@ -32,7 +32,7 @@ pub(crate) fn run(command: SessionsCommand, around: &Environment) -> Result<(), 
 
 fn no_such(name: &str) -> Failure {
     let message = format!("there is no session `{}`", terminal::harmless(name));
-    Failure::new(FailureKind::Usage, message).hint("`assize sessions list` shows those there are")
+    Failure::new(FailureKind::Usage, message).hint("`assize sessions list` lists all sessions")
 }
 
 fn list(root: &std::path::Path, json: bool) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ fn list(root: &std::path::Path, json: bool) -> Result<(), Failure> {
         return out_json(&described.collect());
     }
     if sessions.is_empty() {
-        note("no sessions; `assize run --session NAME` begins one");
+        note("no sessions; `assize run --session NAME` creates one");
         return Ok(());
     }
     let width = sessions.iter().map(|(name, _)| name.len()).max().unwrap_or_default().max(7);
@@ -70,7 +70,7 @@ fn show(folder: &std::path::Path, files: &[(String, u64)], json: bool) -> Result
     lines(files).iter().try_for_each(|line| out_line(line))
 }
 
-/// Files and their sizes, one in each line.
+/// One line for each file: size and name.
 pub(crate) fn lines(files: &[(String, u64)]) -> Vec<String> {
     let line = |(name, bytes): &(String, u64)| {
         terminal::harmless(&format!("{:>13}  {name}", grouped(*bytes)))

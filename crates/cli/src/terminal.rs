@@ -1,4 +1,4 @@
-//! The only place that prints: data to standard output, everything else to standard error.
+//! The only module that prints: data to standard output, everything else to standard error.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,7 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const NUMBER: Style = AnsiColor::Cyan.on_default();
 
-/// Text in a style, for terminals that have it; elsewhere the style is taken out again.
+/// Styles text. `anstream` strips the style where the output is not a terminal.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -29,18 +29,18 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 /// Whether standard output was closed when the process started.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the command has an outcome to report, besides what it prints.
+/// Whether the exit code reports a result, besides the printed output.
 static HAS_OUTCOME: AtomicBool = AtomicBool::new(false);
 
-/// Keeps the exit code of the command's outcome when the reader of its output goes away.
+/// Keeps the exit code of the command's result if the reader of its output closes the pipe.
 pub(crate) fn keep_outcome() {
     HAS_OUTCOME.store(true, Ordering::Relaxed);
 }
 
-/// Looks at standard output before `main`: the runtime of Rust then opens `/dev/null` in place of a closed one, where all
-/// output would be lost without an error.
+/// Checks standard output before the Rust runtime starts, which replaces a closed one with `/dev/null`: all output would
+/// be lost without an error.
 #[ctor::ctor(unsafe)]
-fn look_at_standard_output() {
+fn note_closed_standard_output() {
     CLOSED.store(rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err(), Ordering::Relaxed);
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn check_open() -> Result<(), Failure> {
     }
 }
 
-/// Writes data.
+/// Writes data to standard output.
 pub(crate) fn out(text: &str) -> Result<(), Failure> {
     check_open()?;
     let mut stdout = anstream::stdout();
@@ -67,8 +67,8 @@ pub(crate) fn out_line(text: &str) -> Result<(), Failure> {
     out(&format!("{text}\n"))
 }
 
-/// Writes data that is not ours (a model's words) to a terminal without letting it move the cursor,
-/// set the title or pretend to be us; to anything else as it is.
+/// Writes untrusted text, such as a model's answer. On a terminal, control codes are replaced, so that the text cannot
+/// move the cursor, set the title or imitate our messages.
 pub(crate) fn try_out_untrusted(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout();
     if stdout.is_terminal() {
@@ -87,7 +87,7 @@ pub(crate) fn out_untrusted(text: &str) -> Result<(), Failure> {
 pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::from_error(FailureKind::Internal, &error))?;
-    // JSON leaves some of them as they are. They can only be inside texts, where an escape will do.
+    // JSON does not escape all control characters. They occur only in strings, where an escape is equivalent.
     let escaped = text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
         if is_obeyed(c) {
             let _ = write!(safe, "\\u{:04x}", u32::from(c));
@@ -99,33 +99,39 @@ pub(crate) fn out_json(value: &Value) -> Result<(), Failure> {
     out_line(&escaped)
 }
 
-/// Writes a line about what is going on. That nobody reads it is no failure.
+/// Writes a line to standard error. Write errors are ignored.
 pub(crate) fn note(text: &str) {
     let drawn = drawn();
     let _ = erase(drawn.len());
-    let mut stderr = anstream::stderr().lock();
-    let _ = writeln!(stderr, "{text}");
-    let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
+    write_to_stderr([text].into_iter().chain(drawn.iter().map(String::as_str)));
 }
 
-/// The lines at the bottom of the terminal that are drawn over again.
+/// Writes lines to standard error at once, so that no other output appears within them.
+fn write_to_stderr<'a>(lines: impl Iterator<Item = &'a str>) {
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let is_plain = anstream::AutoStream::choice(&io::stderr()) == anstream::ColorChoice::Never;
+    let text = if is_plain { anstream::adapter::strip_str(&text).to_string() } else { text };
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Lines at the bottom of the terminal that are redrawn in place.
 static DRAWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn drawn() -> MutexGuard<'static, Vec<String>> {
     DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether lines can be drawn over: standard error is a terminal that knows how.
+/// Whether lines can be redrawn in place: standard error is a terminal that supports it.
 pub(crate) fn can_draw() -> bool {
     const ROWS: u16 = 8;
     let dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
     !dumb && Term::stderr().size_checked().is_some_and(|(rows, _)| rows >= ROWS)
 }
 
-/// Draws lines in place of those drawn before; none to take them away. Other notes go above them.
+/// Replaces the drawn lines; an empty slice erases them. Notes are printed above them.
 pub(crate) fn draw(lines: &[String]) {
     let mut drawn = drawn();
-    // A line that wraps would be two, and one of them would stay.
+    // A wrapped line would take two rows, of which one would not be erased.
     let cut = |line: &String| truncate_str(line, columns(), "").into_owned();
     let lines: Vec<String> = lines.iter().map(cut).collect();
     if *drawn == lines {
@@ -133,16 +139,15 @@ pub(crate) fn draw(lines: &[String]) {
     }
     let _ = erase(drawn.len());
     *drawn = lines;
-    let mut stderr = anstream::stderr().lock();
-    let _ = drawn.iter().try_for_each(|line| writeln!(stderr, "{line}"));
+    write_to_stderr(drawn.iter().map(String::as_str));
 }
 
-/// How many columns of the terminal can be used without wrapping.
+/// Number of columns that a line can use without wrapping.
 pub(crate) fn columns() -> usize {
     Term::stderr().size_checked().map_or(80, |(_, columns)| usize::from(columns)).saturating_sub(1)
 }
 
-/// Takes lines away again. These codes are no colours: they go past what takes colours out.
+/// Erases lines. Writes past `anstream`, which would strip these control codes.
 fn erase(lines: usize) -> io::Result<()> {
     if lines > 0 { write!(io::stderr(), "\x1b[{lines}A\r\x1b[J") } else { Ok(()) }
 }
@@ -173,8 +178,8 @@ pub(crate) fn fail(failure: &Failure) {
     note(&format!("{} {}", paint(BAD.bold(), "error:"), harmless(&failure.render())));
 }
 
-/// A reader that has seen enough closes the pipe, which is no error: a command that only prints ends, and one with an
-/// outcome goes on to its exit code.
+/// Handles the result of a write. A closed pipe is not an error: a command that only prints exits, and one with a result
+/// continues to its exit code.
 pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -191,9 +196,9 @@ pub(crate) fn write_failed(error: io::Error) -> Failure {
     Failure::new(FailureKind::Environment, format!("cannot write to standard output: {error}"))
 }
 
-/// A moment as people write it: `2026-11-15 04:29`.
+/// Formats a time as `2026-11-15 04:29` (UTC).
 pub(crate) fn when(milliseconds: u64) -> String {
-    // The library writes years of four digits.
+    // The end of the year 9999, the last that `humantime` formats.
     const LAST: u64 = 253_402_300_799_000;
     let moment = UNIX_EPOCH + Duration::from_millis(milliseconds.min(LAST));
     humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")[..16].to_owned()

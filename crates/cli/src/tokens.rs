@@ -1,7 +1,7 @@
-//! `assize tokens`: the scoped tokens of a server.
+//! `assize tokens`: lists, creates and revokes the scoped tokens of a server.
 
 use assize_config::Environment;
-use assize_server::{TokenInfo, TokensError};
+use assize_server::{TokenError, TokenInfo};
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
 
@@ -10,11 +10,11 @@ use crate::serve::{token_file, tokens};
 use crate::terminal::{harmless, note, out_json, out_line, when};
 
 /// Runs a command on the tokens in the file beside the server's own token.
-pub(crate) fn run(command: TokensCommand, around: &Environment) -> Result<(), Failure> {
+pub(crate) fn run(command: TokensCommand, environment: &Environment) -> Result<(), Failure> {
     let (TokensCommand::List { file, .. }
     | TokensCommand::Create { file, .. }
     | TokensCommand::Revoke { file, .. }) = &command;
-    let tokens = tokens(&token_file(file.token_file.as_deref(), around))?;
+    let tokens = tokens(&token_file(file.token_file.as_deref(), environment))?;
     match command {
         TokensCommand::List { json, .. } => {
             let all = tokens.list().map_err(failed)?;
@@ -37,7 +37,12 @@ pub(crate) fn run(command: TokensCommand, around: &Environment) -> Result<(), Fa
                 shown["token"] = json!(text);
                 return out_json(&shown);
             }
-            note(&format!("{} opens `/mcp/{}` until {}", info.id, info.scope, when(info.expires)));
+            note(&format!(
+                "token {} gives access to `/mcp/{}` until {}",
+                info.id,
+                info.scope,
+                when(info.expires)
+            ));
             out_line(&text)
         }
         TokensCommand::Revoke { ids, .. } => {
@@ -61,11 +66,11 @@ pub(crate) fn run(command: TokensCommand, around: &Environment) -> Result<(), Fa
 }
 
 /// Failure of a command on tokens.
-fn failed(error: TokensError) -> Failure {
+fn failed(error: TokenError) -> Failure {
     let kind = match error {
-        TokensError::Scope(_) | TokensError::Lifetime | TokensError::TooMany => FailureKind::Usage,
-        TokensError::File { .. } => FailureKind::Environment,
-        TokensError::Invalid { .. } => FailureKind::Settings,
+        TokenError::Scope(_) | TokenError::Lifetime | TokenError::TooMany => FailureKind::Usage,
+        TokenError::File { .. } => FailureKind::Environment,
+        TokenError::Invalid { .. } => FailureKind::Settings,
     };
     Failure::from_error(kind, &error)
 }

@@ -1,4 +1,4 @@
-//! How a run is followed at the terminal: messages on the way, progress, and why it ended early.
+//! Messages about a run on the terminal: warnings and notes, the heading, and why it failed.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use assize_types::{Failure, Reporter};
 use crate::account::account;
 use crate::terminal::{self, DIM, note, paint};
 
-/// Shows warnings always, and notes unless it is quiet.
+/// Prints warnings always, and notes unless `quiet`.
 #[derive(Debug)]
-struct Voice {
+struct TerminalReporter {
     quiet: bool,
 }
 
-impl Reporter for Voice {
+impl Reporter for TerminalReporter {
     fn warn(&self, text: &str) {
         terminal::warn(text);
     }
@@ -28,23 +28,23 @@ impl Reporter for Voice {
     }
 }
 
-/// Services of a command.
+/// Creates the services of a command.
 pub(crate) fn services(settings: Settings, environment: Environment, quiet: bool) -> Services {
-    Services::new(settings, environment, Arc::new(Voice { quiet }))
+    Services::new(settings, environment, Arc::new(TerminalReporter { quiet }))
 }
 
-/// Shows warnings alone.
+/// Reporter that prints only warnings.
 pub(crate) fn quiet() -> Arc<dyn Reporter> {
-    Arc::new(Voice { quiet: true })
+    Arc::new(TerminalReporter { quiet: true })
 }
 
-/// The line above the progress of a run.
+/// Line above the progress of a run: id, title and model.
 pub(crate) fn heading<J: Job>(trial: &Trial<J>, model: &str) -> String {
     let run = &trial.run;
     terminal::harmless(&format!("{} · {} · {}", run.id, run.title, model))
 }
 
-/// Shows what a run took that ended early, and how to resume it.
+/// Prints the cost of a failed run and how to resume it; returns the failure.
 pub(crate) fn tell_failure<J: Job>(failed: RunFailure, trial: &Trial<J>, quiet: bool) -> Failure {
     let totals = trial.totals();
     if !quiet && totals.calls > 0 {

@@ -1,6 +1,6 @@
-//! `assize worker`: does what others put on the queue of a cluster.
+//! `assize worker`: executes jobs from the queue of a cluster.
 
-use assize_service::{Offer, Services, labels};
+use assize_service::{Services, WorkerOffer, labels};
 use assize_types::{Cancel, Failure};
 use serde_json::json;
 
@@ -17,18 +17,19 @@ pub(crate) async fn run(
         true => std::collections::BTreeMap::new(),
         false => labels(&args.labels.join(","))?,
     };
-    let offer = Offer { slots: args.slots, labels, region: args.region.clone() };
+    let offer = WorkerOffer { slots: args.slots, labels, region: args.region.clone() };
     let joining = services.worker(&offer);
     let worker = until_cancelled(&cancel, joining).await?;
     let node = worker.node();
     if args.json {
         out_json(&json!(node))?;
     } else {
-        let isolations = node.abilities.isolations.iter().filter(|walls| !walls.contains('='));
+        let isolations =
+            node.abilities.isolations.iter().filter(|isolation| !isolation.contains('='));
         let isolations: Vec<&str> = isolations.map(String::as_str).collect();
         let slots = if node.slots == 1 { "sandbox" } else { "sandboxes" };
         note(&format!(
-            "worker {} has {} {slots} of {} MB each ({}); Ctrl-C stops it, and what is under way goes on elsewhere",
+            "worker {} offers {} {slots} of {} MB each ({}); Ctrl-C stops it, and other workers resume its jobs",
             node.id,
             node.slots,
             node.abilities.memory,

@@ -1,16 +1,16 @@
-//! How a node authenticates to the NATS servers of its cluster.
+//! Authentication of a node to the NATS servers.
 
 use std::path::PathBuf;
 
-/// Who we are to the servers, and how we know who they are.
+/// Credentials and TLS files for the connection to the NATS servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Identification {
-    /// A file of credentials, as `nsc` makes them.
+pub struct ClusterCredentials {
+    /// Credentials file, as created by `nsc`.
     pub credentials: Option<PathBuf>,
     pub user: Option<(String, String)>,
     pub token: Option<String>,
-    /// Who vouches for the servers, in PEM, besides those that the system trusts.
+    /// Certificate authority of the servers, in PEM, in addition to those that the system trusts.
     pub authority: Option<PathBuf>,
-    /// Our own certificate and its key, in PEM.
+    /// Client certificate and its key, in PEM.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }

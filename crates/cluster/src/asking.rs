@@ -1,5 +1,5 @@
-//! Questions to one who is known by name, wherever they are. An answer may take as long as it takes: whoever waits asks
-//! again and again, and so knows that the other is still there. What is large goes in pieces.
+//! Request/reply RPC between cluster nodes over NATS. Peers are addressed by name. A reply may take any time: the caller
+//! repeats its request, and the peer replies that it is still working. Large payloads are sent in pieces.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -19,127 +19,128 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Cluster;
-use crate::error::{Trouble, words};
-use crate::link::{Link, mark};
-use crate::times::Times;
+use crate::error::{NatsError, words};
+use crate::link::{NatsConnection, mark};
+use crate::times::ClusterTimes;
 
-/// How such a reply is marked.
+/// Header of a reply: the peer is still working on the request.
 const NOT_YET: &str = "Assize-Not-Yet";
 
-/// How a piece of a question is marked: whose, which, and of how many.
+/// Header of a piece of a request: request id, index of the piece, number of pieces.
 const PIECE: &str = "Assize-Piece";
 
-/// How the next piece of an answer is asked for: whose, and which.
+/// Header that requests the next piece of a reply: request id, index of the piece.
 const REST: &str = "Assize-Rest";
 
-/// How many pieces an answer has.
+/// Header of a reply: number of its pieces.
 const PIECES: &str = "Assize-Pieces";
 
-/// What is said where the beginning was not heard.
+/// Header of a reply: the peer does not have the earlier pieces.
 const UNKNOWN: &str = "Assize-Unknown";
 
-/// The largest piece, in bytes.
-const LARGEST: usize = 256 << 10;
+/// Maximum size of a piece, in bytes.
+const MAX_PIECE: usize = 256 << 10;
 
-/// How long pieces are kept that nobody asks for any more.
-const KEPT: Duration = Duration::from_secs(120);
+/// How long unused pieces are kept.
+const PIECE_TTL: Duration = Duration::from_secs(120);
 
-/// It is asked again so soon where nobody was there.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause before a request is repeated that no peer received.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Who answers. The same may be asked more than once, also while the first is still being answered, and must then get
-/// the same answer.
+/// Handles requests. The same request may arrive more than once, also while the first is still being handled, and must
+/// then get the same reply.
 #[async_trait]
-pub trait Answering: Send + Sync {
+pub trait RpcHandler: Send + Sync {
     async fn answer(&self, question: Value) -> Value;
 }
 
-/// Why there is no answer.
+/// Error of an RPC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// Whoever should answer was not there for as long as the living may be silent.
-    #[error("whoever should answer is gone")]
+pub enum RpcError {
+    /// The peer did not reply for longer than a lease.
+    #[error("the peer does not reply any more")]
     Gone,
-    #[error("it could not be asked: {0}")]
+    #[error("cannot send the request: {0}")]
     Failed(String),
 }
 
 impl Cluster {
-    /// Answers under a name, until this is dropped.
+    /// Handles requests to a name, until the handle is dropped.
     pub async fn answer(
         &self,
         name: &str,
-        answering: Arc<dyn Answering>,
+        answering: Arc<dyn RpcHandler>,
     ) -> Result<AbortOnDropHandle<()>, StoreError> {
         let client = self.link.context.client();
-        let listening = client.subscribe(subject(&self.link, name)).await;
-        let mut listening = listening.map_err(|error| self.link.failed(words(&error)))?;
-        let counter =
-            Arc::new(Counter { client, times: self.times(), answering, pieces: Mutex::default() });
+        let requests = client.subscribe(subject(&self.link, name)).await;
+        let mut requests = requests.map_err(|error| self.link.failed(words(&error)))?;
+        let (times, pieces) = (self.times(), Mutex::default());
+        let server = Arc::new(RpcServer { client, times, answering, pieces });
         let task = tokio::spawn(async move {
-            let mut answers = JoinSet::new();
-            while let Some(message) = listening.next().await {
-                let counter = Arc::clone(&counter);
-                answers.spawn(async move { counter.reply(message).await });
-                while answers.try_join_next().is_some() {}
+            let mut replies = JoinSet::new();
+            while let Some(message) = requests.next().await {
+                let server = Arc::clone(&server);
+                replies.spawn(async move { server.reply(message).await });
+                while replies.try_join_next().is_some() {}
             }
         });
         Ok(AbortOnDropHandle::new(task))
     }
 
-    /// Asks whoever answers under a name, and waits for as long as they are there.
-    pub async fn ask(&self, name: &str, question: &Value) -> Result<Value, Unanswered> {
-        let failed = |error: &dyn std::fmt::Display| Unanswered::Failed(error.to_string());
+    /// Sends a request to the peer with this name, and waits as long as the peer is alive.
+    pub async fn ask(&self, name: &str, question: &Value) -> Result<Value, RpcError> {
+        let failed = |error: &dyn std::fmt::Display| RpcError::Failed(error.to_string());
         let payload = serde_json::to_vec(question).map_err(|error| failed(&error))?;
         let client = self.link.context.client();
-        let asking =
-            Asking { subject: subject(&self.link, name), id: mark(), times: self.times(), client };
-        let answer = asking.ask(&payload.into()).await?;
-        serde_json::from_slice(&answer).map_err(|error| failed(&error))
+        let call =
+            RpcCall { subject: subject(&self.link, name), id: mark(), times: self.times(), client };
+        let reply = call.send_whole(&payload.into()).await?;
+        serde_json::from_slice(&reply).map_err(|error| failed(&error))
     }
 }
 
-/// The most that is sent at once: what the servers take, with room for what goes before it.
+/// Size of a piece: half of the servers' maximum payload, which leaves room for headers, up to [`MAX_PIECE`].
 fn piece(client: &Client) -> usize {
     match client.server_info().max_payload {
-        0 => LARGEST,
-        most => (most / 2).min(LARGEST),
+        0 => MAX_PIECE,
+        max => (max / 2).min(MAX_PIECE),
     }
 }
 
-/// One question, on its way.
-struct Asking {
+/// One RPC, as the caller sees it.
+struct RpcCall {
     client: Client,
-    times: Times,
+    times: ClusterTimes,
     subject: String,
-    /// Like that of no other.
+    /// Unique id of the request.
     id: String,
 }
 
-impl Asking {
-    async fn ask(&self, question: &Bytes) -> Result<Bytes, Unanswered> {
+impl RpcCall {
+    /// Sends the request in pieces, and returns the whole reply.
+    async fn send_whole(&self, request: &Bytes) -> Result<Bytes, RpcError> {
         loop {
-            let mut pieces = pieces(question, piece(&self.client)).into_iter().enumerate();
+            let mut pieces = pieces(request, piece(&self.client)).into_iter().enumerate();
             let count = pieces.len();
             let answered = loop {
                 let Some((index, bytes)) = pieces.next() else { break None };
-                let what = format!("{} {index} {count}", self.id);
-                let reply = self.send(PIECE, &what, bytes).await?;
-                // Only the last is answered.
+                let header = format!("{} {index} {count}", self.id);
+                let reply = self.send(PIECE, &header, bytes).await?;
+                // Only the last piece gets the actual reply.
                 if index + 1 == count {
                     break Some(reply);
                 }
             };
             match answered.filter(|reply| !has(reply, UNKNOWN)) {
                 Some(reply) => return self.rest(reply).await,
-                // Somebody else is there now, who has not heard the beginning.
-                None => tokio::time::sleep(PAUSE).await,
+                // Another process has the name now and lacks the earlier pieces: send all of them again.
+                None => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         }
     }
 
-    /// The whole of an answer whose first piece is there.
-    async fn rest(&self, first: Message) -> Result<Bytes, Unanswered> {
+    /// Fetches the remaining pieces of a reply.
+    async fn rest(&self, first: Message) -> Result<Bytes, RpcError> {
         let count: usize = header(&first, PIECES).and_then(|count| count.parse().ok()).unwrap_or(1);
         if count == 1 {
             return Ok(first.payload);
@@ -148,34 +149,34 @@ impl Asking {
         for index in 1..count {
             let reply = self.send(REST, &format!("{} {index}", self.id), Bytes::new()).await?;
             if has(&reply, UNKNOWN) {
-                return Err(Unanswered::Gone);
+                return Err(RpcError::Gone);
             }
             whole.extend_from_slice(&reply.payload);
         }
         Ok(whole.into())
     }
 
-    /// Sends one piece until there is a reply.
-    async fn send(&self, what: &str, value: &str, bytes: Bytes) -> Result<Message, Unanswered> {
+    /// Sends one piece, repeatedly until there is a reply.
+    async fn send(&self, name: &str, value: &str, bytes: Bytes) -> Result<Message, RpcError> {
         let mut headers = HeaderMap::new();
-        headers.insert(what, value);
-        let mut heard = Instant::now();
+        headers.insert(name, value);
+        let mut last_reply = Instant::now();
         loop {
             let (subject, headers) = (self.subject.clone(), headers.clone());
-            let asked = self.client.request_with_headers(subject, headers, bytes.clone());
-            match tokio::time::timeout(2 * self.times.progress(), asked).await {
-                Ok(Ok(reply)) if has(&reply, NOT_YET) => heard = Instant::now(),
+            let request = self.client.request_with_headers(subject, headers, bytes.clone());
+            match tokio::time::timeout(2 * self.times.progress(), request).await {
+                Ok(Ok(reply)) if has(&reply, NOT_YET) => last_reply = Instant::now(),
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if error.kind() == RequestErrorKind::InvalidSubject => {
-                    return Err(Unanswered::Failed(error.to_string()));
+                    return Err(RpcError::Failed(error.to_string()));
                 }
-                // Nobody there, or nobody who can be reached.
-                Ok(Err(_)) | Err(_) if heard.elapsed() > self.times.lease() => {
-                    return Err(Unanswered::Gone);
+                // No peer subscribes to the subject, or the peer cannot be reached.
+                Ok(Err(_)) | Err(_) if last_reply.elapsed() > self.times.lease() => {
+                    return Err(RpcError::Gone);
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, subject = self.subject, "not answered");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::debug!(%error, subject = self.subject, "no reply to a request");
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(_) => {}
             }
@@ -183,38 +184,39 @@ impl Asking {
     }
 }
 
-/// Whoever answers under one name.
-struct Counter {
+/// Serves the requests to one name.
+struct RpcServer {
     client: Client,
-    times: Times,
-    answering: Arc<dyn Answering>,
-    /// Questions and answers that are not whole yet, or have not been fetched.
+    times: ClusterTimes,
+    answering: Arc<dyn RpcHandler>,
+    /// Incomplete requests, and replies that have not been fetched, by request id.
     pieces: Mutex<HashMap<String, Pieces>>,
 }
 
 struct Pieces {
-    question: Vec<Bytes>,
-    answer: Vec<Bytes>,
-    since: Instant,
+    request: Vec<Bytes>,
+    reply: Vec<Bytes>,
+    last_used: Instant,
 }
 
-impl Counter {
+impl RpcServer {
     fn pieces(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
         let mut pieces = self.pieces.lock();
-        pieces.retain(|_, kept| kept.since.elapsed() < KEPT);
+        pieces.retain(|_, kept| kept.last_used.elapsed() < PIECE_TTL);
         pieces
     }
 
     async fn reply(&self, message: Message) {
         let Some(to) = message.reply.clone() else { return };
         let mut headers = HeaderMap::new();
-        let payload = match tokio::time::timeout(self.times.progress(), self.take(&message)).await {
-            Ok(Taken::Answer { first, count }) => {
+        let handled = tokio::time::timeout(self.times.progress(), self.handle(&message)).await;
+        let payload = match handled {
+            Ok(Reply::Answer { first, count }) => {
                 headers.insert(PIECES, count.to_string().as_str());
                 first
             }
-            Ok(Taken::Heard) => Bytes::new(),
-            Ok(Taken::Unknown) => {
+            Ok(Reply::Received) => Bytes::new(),
+            Ok(Reply::Unknown) => {
                 headers.insert(UNKNOWN, "1");
                 Bytes::new()
             }
@@ -224,78 +226,81 @@ impl Counter {
             }
         };
         if let Err(error) = self.client.publish_with_headers(to, headers, payload).await {
-            let trouble = Trouble::from(error);
-            tracing::debug!(?trouble, "an answer could not be given");
+            let trouble = NatsError::from(error);
+            tracing::debug!(?trouble, "cannot send a reply");
         }
     }
 
-    /// Takes one piece of a question, or a wish for more of an answer.
-    async fn take(&self, message: &Message) -> Taken {
+    /// Handles one piece of a request, or a request for the next piece of a reply.
+    async fn handle(&self, message: &Message) -> Reply {
         if let Some((id, index)) = header(message, REST).and_then(|rest| rest.split_once(' ')) {
             let pieces = self.pieces();
             let piece =
-                pieces.get(id).and_then(|kept| kept.answer.get(index.parse::<usize>().ok()?));
+                pieces.get(id).and_then(|kept| kept.reply.get(index.parse::<usize>().ok()?));
             let first = piece.cloned();
-            return first.map_or(Taken::Unknown, |first| Taken::Answer { first, count: 1 });
+            return first.map_or(Reply::Unknown, |first| Reply::Answer { first, count: 1 });
         }
         let words: Vec<&str> =
             header(message, PIECE).map(|piece| piece.split(' ').collect()).unwrap_or_default();
-        let [id, index, count] = words[..] else { return Taken::Unknown };
+        let [id, index, count] = words[..] else { return Reply::Unknown };
         let (Ok(index), Ok(count)) = (index.parse::<usize>(), count.parse::<usize>()) else {
-            return Taken::Unknown;
+            return Reply::Unknown;
         };
-        let Some(question) = self.gather(id, index, count, &message.payload) else {
-            return if index + 1 == count { Taken::Unknown } else { Taken::Heard };
+        let Some(request) = self.assemble(id, index, count, &message.payload) else {
+            return if index + 1 == count { Reply::Unknown } else { Reply::Received };
         };
-        let Ok(question) = serde_json::from_slice(&question) else {
-            tracing::warn!("a question that cannot be read is not answered");
-            return Taken::Answer { first: Bytes::from_static(b"null"), count: 1 };
+        let Ok(request) = serde_json::from_slice(&request) else {
+            tracing::warn!("cannot decode an RPC request");
+            return Reply::Answer { first: Bytes::from_static(b"null"), count: 1 };
         };
-        let answer = self.answering.answer(question).await;
-        let answer = serde_json::to_vec(&answer).unwrap_or_default();
-        let answer = pieces(&answer.into(), piece(&self.client));
-        let (first, count) = (answer[0].clone(), answer.len());
+        let reply = self.answering.answer(request).await;
+        let reply = serde_json::to_vec(&reply).unwrap_or_default();
+        let reply = pieces(&reply.into(), piece(&self.client));
+        let (first, count) = (reply[0].clone(), reply.len());
         if count > 1 {
-            let kept = Pieces { question: Vec::new(), answer, since: Instant::now() };
+            let kept = Pieces { request: Vec::new(), reply, last_used: Instant::now() };
             self.pieces().insert(id.to_owned(), kept);
         }
-        Taken::Answer { first, count }
+        Reply::Answer { first, count }
     }
 
-    /// The question, once all of it is there.
-    fn gather(&self, id: &str, index: usize, count: usize, piece: &Bytes) -> Option<Vec<u8>> {
+    /// Adds a piece of a request, and returns the whole request once it is complete.
+    fn assemble(&self, id: &str, index: usize, count: usize, piece: &Bytes) -> Option<Vec<u8>> {
         if count == 1 {
             return Some(piece.to_vec());
         }
         let mut pieces = self.pieces();
-        let fresh = || Pieces { question: Vec::new(), answer: Vec::new(), since: Instant::now() };
+        let fresh = || Pieces { request: Vec::new(), reply: Vec::new(), last_used: Instant::now() };
         let kept = pieces.entry(id.to_owned()).or_insert_with(fresh);
-        kept.since = Instant::now();
-        // They come one after the other, some perhaps again.
-        match index.cmp(&kept.question.len()) {
-            Ordering::Equal => kept.question.push(piece.clone()),
+        kept.last_used = Instant::now();
+        // Pieces arrive in order, but may be repeated.
+        match index.cmp(&kept.request.len()) {
+            Ordering::Equal => kept.request.push(piece.clone()),
             Ordering::Less => {}
             Ordering::Greater => return None,
         }
-        // It stays until it is forgotten: the last piece is sent again and again until there is an answer.
-        (kept.question.len() == count).then(|| kept.question.concat())
+        // Keep the request until it expires: the caller repeats the last piece until it gets a reply.
+        (kept.request.len() == count).then(|| kept.request.concat())
     }
 }
 
-/// What became of a piece.
-enum Taken {
+/// Reply to one piece of a request.
+enum Reply {
+    /// First piece of the actual reply, and the number of its pieces.
     Answer { first: Bytes, count: usize },
-    Heard,
+    /// The piece was received, and the request is not complete yet.
+    Received,
+    /// Earlier pieces are missing.
     Unknown,
 }
 
-/// Something large, in pieces; something small, in one.
+/// Splits bytes into pieces of at most `size`.
 fn pieces(whole: &Bytes, size: usize) -> Vec<Bytes> {
     let starts = (0..whole.len().max(1)).step_by(size);
     starts.map(|start| whole.slice(start..whole.len().min(start + size))).collect()
 }
 
-fn subject(link: &Link, name: &str) -> String {
+fn subject(link: &NatsConnection, name: &str) -> String {
     link.subject(&format!("ask.{name}"))
 }
 

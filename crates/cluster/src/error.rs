@@ -1,4 +1,4 @@
-//! What went wrong with the servers, as far as it matters what to do next.
+//! Errors of the NATS servers, classified by whether a retry can help.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -8,91 +8,91 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind};
 
-/// What kept the servers from doing something.
+/// Error of a request to the servers.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// They do not answer, or not yet: later they may. What was asked for may have been done.
+pub(crate) enum NatsError {
+    /// The servers do not reply, or have no leader yet. A retry may help. The request may have been executed.
     Silent(String),
-    /// They have no room.
+    /// The servers have no space left.
     Full,
-    /// There is something already where nothing should be.
+    /// The subject already has a message.
     Taken,
-    /// They refused.
+    /// The servers refused the request.
     Refused(String),
 }
 
-impl Trouble {
-    /// For whoever used the store at this address.
+impl NatsError {
+    /// Converts to a store error that names the address of the servers.
     pub(crate) fn told(self, address: &str) -> StoreError {
         let path = PathBuf::from(address);
         match self {
-            Trouble::Full => StoreError::Full { path },
-            Trouble::Silent(reason) | Trouble::Refused(reason) => {
+            NatsError::Full => StoreError::Full { path },
+            NatsError::Silent(reason) | NatsError::Refused(reason) => {
                 StoreError::Failed { path, reason }
             }
-            Trouble::Taken => {
-                StoreError::Failed { path, reason: "something is there already".to_owned() }
+            NatsError::Taken => {
+                StoreError::Failed { path, reason: "the subject already has a message".to_owned() }
             }
         }
     }
 }
 
-/// All that an error says, with what caused it.
+/// Message of an error with all its causes, without repetitions.
 pub(crate) fn words(error: &(dyn Error + 'static)) -> String {
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        if !words.contains(&more) {
-            words = format!("{words}: {more}");
+        if !message.contains(&more) {
+            message = format!("{message}: {more}");
         }
         cause = error.source();
     }
-    words
+    message
 }
 
-/// What the servers themselves said, if they did.
-fn said<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a async_nats::jetstream::Error> {
+/// The error that the servers replied with, if it is among the causes.
+fn server_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a async_nats::jetstream::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(said) = error.downcast_ref() {
-            return Some(said);
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         next = error.source();
     }
     None
 }
 
-/// Every error of the client.
-impl<E: Error + 'static> From<E> for Trouble {
-    fn from(error: E) -> Trouble {
+/// Classifies any error of the NATS client.
+impl<E: Error + 'static> From<E> for NatsError {
+    fn from(error: E) -> NatsError {
         let error: &(dyn Error + 'static) = &error;
         match error.downcast_ref().map(PublishError::kind) {
-            Some(PublishErrorKind::WrongLastSequence) => return Trouble::Taken,
-            Some(PublishErrorKind::MaxPayloadExceeded) => return Trouble::Refused(words(error)),
+            Some(PublishErrorKind::WrongLastSequence) => return NatsError::Taken,
+            Some(PublishErrorKind::MaxPayloadExceeded) => return NatsError::Refused(words(error)),
             _ => {}
         }
-        let Some(said) = said(error) else {
-            return Trouble::Silent(words(error));
+        let Some(reply) = server_error(error) else {
+            return NatsError::Silent(words(error));
         };
-        match said.error_code() {
+        match reply.error_code() {
             ErrorCode::INSUFFICIENT_RESOURCES
             | ErrorCode::STORAGE_RESOURCES_EXCEEDED
             | ErrorCode::MEMORY_RESOURCES_EXCEEDED
-            | ErrorCode::STREAM_STORE_FAILED => Trouble::Full,
-            ErrorCode::STREAM_WRONG_LAST_SEQUENCE => Trouble::Taken,
-            // No leader yet, or none of those that are up: it is a matter of time.
-            _ if said.code() == 503 => Trouble::Silent(words(said)),
-            _ => Trouble::Refused(words(said)),
+            | ErrorCode::STREAM_STORE_FAILED => NatsError::Full,
+            ErrorCode::STREAM_WRONG_LAST_SEQUENCE => NatsError::Taken,
+            // No leader yet, or too few servers are up: temporary.
+            _ if reply.code() == 503 => NatsError::Silent(words(reply)),
+            _ => NatsError::Refused(words(reply)),
         }
     }
 }
 
-/// Whether the servers have no such message.
+/// Whether the error is that the message does not exist.
 pub(crate) fn is_missing(error: &LastRawMessageError) -> bool {
     match error.kind() {
         LastRawMessageErrorKind::NoMessageFound => true,
-        LastRawMessageErrorKind::JetStream(said) => said.code() == 404,
+        LastRawMessageErrorKind::JetStream(error) => error.code() == 404,
         _ => false,
     }
 }

@@ -1,10 +1,9 @@
-//! More machines: the same runs on an existing distributed engine, NATS `JetStream`.
+//! Runs on a cluster of machines, on top of NATS `JetStream`.
 //!
-//! A [`Cluster`] is a line to its servers. [`ClusterStore`] keeps there what outlives a process, behind the same
-//! trait as the store in one file; in the [`Queue`] work waits for whoever can do it; each [`Node`] that takes part
-//! says so when it is asked.
+//! A [`Cluster`] is a connection to the NATS servers. [`ClusterStore`] stores runs there, behind the same trait as the
+//! SQLite store. The [`Queue`] holds jobs for the workers. Each [`ClusterNode`] replies when it is asked for its status.
 //!
-//! A request fails with a [`StoreError`] when the servers refuse it, or do not answer for longer than
+//! A request fails with a [`StoreError`] when the servers refuse it, or do not reply for longer than
 //! [`Options::patience`].
 
 mod address;
@@ -24,61 +23,64 @@ use std::time::Duration;
 
 use assize_run::StoreError;
 
-pub use address::Identification;
-pub use asking::{Answering, Unanswered};
+pub use address::ClusterCredentials;
+pub use asking::{RpcError, RpcHandler};
 pub use dead_letters::DeadLetter;
-pub use link::Options;
+pub use link::ClusterOptions;
 pub use member::{
-    DEBATE, LIMITS, Member, RUN, RunWork, in_a_sandbox, isolation_of, labels, needed_labels,
-    needs_of, options, patience,
+    ClusterClient, DEBATE, LIMITS, RUN, RunJobBody, in_a_sandbox, isolation_of, labels,
+    needed_labels, needs_of, options, patience,
 };
-pub use nodes::{Node, NodeRole};
-pub use queue::{Abilities, Lease, Line, MOST_TRIES, Needs, Place, Queue, Taken, Work};
+pub use nodes::{ClusterNode, NodeRole};
+pub use queue::{
+    Capabilities, Delivery, JobLease, MOST_TRIES, Queue, QueueCounts, QueuedJob, Requirements,
+    SlotKind,
+};
 pub use store::ClusterStore;
-pub use streams::{Copy, Stream};
-pub use times::{DEFAULT_LEASE, Times};
+pub use streams::{StreamReplica, StreamStatus};
+pub use times::{ClusterTimes, DEFAULT_LEASE};
 
-/// What is written to the servers is of this version. A cluster of a later one is not for us.
+/// Version of the data format on the servers. A cluster with a later version is rejected.
 pub const VERSION: u32 = 1;
 
-/// A line to the servers of a cluster.
+/// Connection to the NATS servers of a cluster.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    link: Arc<link::Link>,
+    link: Arc<link::NatsConnection>,
 }
 
 impl Cluster {
-    /// Begins to connect; whatever is asked first waits for the servers.
-    pub async fn connect(options: Options) -> Result<Cluster, StoreError> {
-        Ok(Cluster { link: Arc::new(link::Link::open(options).await?) })
+    /// Starts to connect in the background. The first request waits for the servers.
+    pub async fn connect(options: ClusterOptions) -> Result<Cluster, StoreError> {
+        Ok(Cluster { link: Arc::new(link::NatsConnection::open(options).await?) })
     }
 
-    /// What it is called, as several can share the same servers.
+    /// Name of the cluster. Several clusters can share the same servers.
     pub fn name(&self) -> &str {
         &self.link.options.name
     }
 
-    /// Where its servers are.
+    /// Addresses of the NATS servers.
     pub fn address(&self) -> String {
         self.link.options.address.to_string()
     }
 
-    /// Times that its nodes work by.
-    pub fn times(&self) -> Times {
+    /// Timeouts and intervals of the cluster.
+    pub fn times(&self) -> ClusterTimes {
         self.link.options.times
     }
 
-    /// How long its servers have not answered since this process joined it, in all.
+    /// Total time since this process joined during which the servers did not reply.
     pub fn away(&self) -> Duration {
         self.link.away()
     }
 
-    /// What outlives a process. What is not there yet is made.
+    /// Opens the store, and creates its streams if they do not exist.
     pub async fn store(&self) -> Result<ClusterStore, StoreError> {
         ClusterStore::open(Arc::clone(&self.link)).await
     }
 
-    /// Work that waits.
+    /// Opens the job queue, and creates its streams if they do not exist.
     pub async fn queue(&self) -> Result<Queue, StoreError> {
         Queue::open(Arc::clone(&self.link)).await
     }

@@ -1,15 +1,15 @@
-//! The line to the servers: what is written once, what is read back, and how long it is waited for them.
+//! Connection to the NATS servers: exactly-once writes, reads, and retries while the servers do not reply.
 //!
-//! A publish that was not acknowledged in time may have been stored. So everything that matters is written
-//! once, under a subject of its own and with a mark that only its writer knows: whoever is not sure asks
-//! what is there, and knows by the mark whether it is theirs.
+//! A publish that was not acknowledged in time may have been stored. So every message that must exist once has its own
+//! subject and a random mark in a header. After a timeout the writer reads the message under the subject, and recognizes
+//! its own by the mark.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use assize_config::Address;
+use assize_config::ClusterServers;
 use assize_run::StoreError;
 use async_nats::header::{self, HeaderMap};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
@@ -21,144 +21,151 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::address::Identification;
-use crate::error::{Trouble, is_missing, words};
-use crate::times::Times;
+use crate::address::ClusterCredentials;
+use crate::error::{NatsError, is_missing, words};
+use crate::times::ClusterTimes;
 
-/// The mark of whoever wrote a message.
+/// Header with the random mark of the writer of a message.
 const MARK: &str = "Assize-Mark";
 
-/// Before the version of what is said in a stream.
-const MADE_BY: &str = "assize, version ";
+/// Prefix of the data format's version in the description of a stream.
+const VERSION_PREFIX: &str = "assize, version ";
 
-/// How long it is waited before servers that did not answer are asked again, at first and at last.
-const PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// First and maximum pause before a request is repeated that got no reply.
+const RETRY_PAUSE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
-/// Servers that were silent for so long are spoken of.
-const SILENCE: Duration = Duration::from_secs(2);
+/// Duration of an outage before it is logged.
+const LOG_OUTAGE_AFTER: Duration = Duration::from_secs(2);
 
-/// So many messages are read at a time.
+/// Number of messages read at a time.
 const BATCH: usize = 200;
 
-/// A reader that nobody reads by is forgotten by the servers after so long.
-const FORGOTTEN: Duration = Duration::from_secs(10);
+/// Idle time after which the servers remove a temporary consumer.
+const CONSUMER_TTL: Duration = Duration::from_secs(10);
 
-/// What there is to know about a cluster before anything is said.
+/// Connection options of a cluster.
 #[derive(Debug, Clone)]
-pub struct Options {
-    pub address: Address,
-    pub identification: Identification,
-    /// What it is called among others on the same servers.
+pub struct ClusterOptions {
+    pub address: ClusterServers,
+    pub identification: ClusterCredentials,
+    /// Name of the cluster, because several clusters can share the same servers.
     pub name: String,
-    /// On how many servers everything is kept.
+    /// Number of servers that store each stream.
     pub replicas: usize,
-    /// How long servers that do not answer are waited for; for good, if not said.
+    /// How long to wait for servers that do not reply; indefinitely if not set.
     pub patience: Option<Duration>,
-    /// Times that its nodes work by: the same for all of them.
-    pub times: Times,
+    /// Timeouts and intervals, the same on all nodes.
+    pub times: ClusterTimes,
 }
 
-/// The line to the servers.
+/// Connection to the servers.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct NatsConnection {
     pub(crate) context: Context,
-    pub(crate) options: Options,
-    shown: String,
-    /// Whether it was said that they are silent.
-    said: AtomicBool,
-    away: Mutex<Away>,
+    pub(crate) options: ClusterOptions,
+    /// Address of the servers, for messages.
+    address: String,
+    /// Whether the current outage was logged.
+    outage_logged: AtomicBool,
+    downtime: Mutex<Downtime>,
     /// Why there is no connection, if there is none.
-    complaint: Complaint,
+    connection_error: ConnectionError,
 }
 
-type Complaint = Arc<Mutex<Option<String>>>;
+type ConnectionError = Arc<Mutex<Option<String>>>;
 
-/// How long the servers were silent, until when, and since when they are again.
+/// Total time during which the servers did not reply.
 #[derive(Debug, Default)]
-struct Away {
+struct Downtime {
+    /// Duration of all earlier outages.
     before: Duration,
+    /// End of the last outage.
     until: Option<Instant>,
+    /// Start of the current outage.
     since: Option<Instant>,
 }
 
-/// A message as it is kept.
+/// A message in a stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct StoredMessage {
     pub(crate) sequence: u64,
     pub(crate) subject: String,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Found {
+impl StoredMessage {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(header::HeaderValue::as_str)
     }
 
-    /// What stands in its subject after so many words.
+    /// Part of the subject, counted from 0; empty if there are fewer parts.
     pub(crate) fn word(&self, index: usize) -> &str {
         self.subject.split('.').nth(index).unwrap_or_default()
     }
 }
 
-/// What became of something that is written once.
+/// Result of writing a message that must exist once.
 #[derive(Debug)]
-pub(crate) enum Created {
-    /// It is there, in this place.
+pub(crate) enum CreateResult {
+    /// Our message was written, with this sequence number.
     Ours(u64),
-    /// Somebody else was first.
-    Theirs(Found),
+    /// Another writer was first; this is its message.
+    Theirs(StoredMessage),
 }
 
-/// What is to be read.
+/// Selects messages of a stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading {
+pub(crate) struct ReadSelection {
     pub(crate) stream: &'static str,
     pub(crate) filter: String,
-    /// From this place on.
+    /// First sequence number.
     pub(crate) from: u64,
-    /// Only the last under each subject.
+    /// Whether to read only the last message of each subject.
     pub(crate) last_of_each: bool,
 }
 
-/// Whether there is enough.
+/// Whether to continue reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum More {
+pub(crate) enum ReadFlow {
     Wanted,
     Enough,
 }
 
-impl Link {
-    /// Does not wait for the servers; what is asked first does.
-    pub(crate) async fn open(options: Options) -> Result<Link, StoreError> {
-        let (shown, reply) = (options.address.to_string(), options.times.server_reply());
+impl NatsConnection {
+    /// Starts to connect, without waiting for the servers. The first request waits.
+    pub(crate) async fn open(options: ClusterOptions) -> Result<NatsConnection, StoreError> {
+        let (address, reply) = (options.address.to_string(), options.times.server_reply());
         let unopened =
-            |reason: String| StoreError::Unopened { path: PathBuf::from(&shown), reason };
+            |reason: String| StoreError::Unopened { path: PathBuf::from(&address), reason };
         let identified = identify(&options.identification);
         let connecting = identified.await.map_err(&unopened)?;
-        let complaint = Complaint::default();
-        let heard = Arc::clone(&complaint);
+        let connection_error = ConnectionError::default();
+        let current_error = Arc::clone(&connection_error);
         let connecting = connecting
             .name(format!("assize {}", std::process::id()))
             .retry_on_initial_connect()
             .max_reconnects(None)
             .connection_timeout(reply)
-            .reconnect_delay_callback(|attempt| if attempt < 2 { PAUSE[0] } else { PAUSE[1] / 2 })
+            .reconnect_delay_callback(|attempt| match attempt {
+                0 | 1 => RETRY_PAUSE[0],
+                _ => RETRY_PAUSE[1] / 2,
+            })
             .event_callback(move |event| {
-                let complaint = Arc::clone(&heard);
+                let current = Arc::clone(&current_error);
                 async move {
                     match event {
-                        Event::Connected => *complaint.lock() = None,
+                        Event::Connected => *current.lock() = None,
                         Event::Disconnected => {
-                            *complaint.lock() = Some("no server is connected".into());
+                            *current.lock() = Some("not connected to any server".into());
                         }
-                        Event::ServerError(error) => *complaint.lock() = Some(error.to_string()),
+                        Event::ServerError(error) => *current.lock() = Some(error.to_string()),
                         Event::ClientError(error) => {
-                            let words = error.to_string();
-                            // That is all that it says where there is nobody.
-                            let nobody = words.ends_with("IO error");
-                            let nobody = nobody.then(|| "nobody answers there".to_owned());
-                            *complaint.lock() = Some(nobody.unwrap_or(words));
+                            let message = error.to_string();
+                            // The client reports only this if no server listens at the address.
+                            let refused = message.ends_with("IO error");
+                            let refused = refused.then(|| "no server replies there".to_owned());
+                            *current.lock() = Some(refused.unwrap_or(message));
                         }
                         _ => {}
                     }
@@ -168,108 +175,109 @@ impl Link {
         let client = client.map_err(|error| unopened(words(&error)))?;
         let context =
             jetstream::ContextBuilder::new().timeout(reply).ack_timeout(reply).build(client);
-        Ok(Link {
+        Ok(NatsConnection {
             context,
             options,
-            shown,
-            said: AtomicBool::new(false),
-            away: Mutex::default(),
-            complaint,
+            address,
+            outage_logged: AtomicBool::new(false),
+            downtime: Mutex::default(),
+            connection_error,
         })
     }
 
-    /// How long the servers were silent in all.
+    /// Total time during which the servers did not reply.
     pub(crate) fn away(&self) -> Duration {
-        let away = self.away.lock();
-        away.before + away.since.map_or(Duration::ZERO, |since| since.elapsed())
+        let downtime = self.downtime.lock();
+        downtime.before + downtime.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Notes that they are silent since then, or not at all.
-    fn note_away(&self, since: Option<Instant>) {
-        let mut away = self.away.lock();
+    /// Records that an outage has lasted since `since`, or, with `None`, that there is no outage.
+    fn record_outage(&self, since: Option<Instant>) {
+        let mut downtime = self.downtime.lock();
         match since {
             Some(since) => {
-                // No time counts twice, however many waited.
-                let since = away.until.map_or(since, |until| since.max(until));
-                away.since.get_or_insert(since);
+                // Several requests may wait through the same outage: count no time twice.
+                let since = downtime.until.map_or(since, |until| since.max(until));
+                downtime.since.get_or_insert(since);
             }
             None => {
-                if let Some(since) = away.since.take() {
-                    away.before += since.elapsed();
-                    away.until = Some(Instant::now());
+                if let Some(since) = downtime.since.take() {
+                    downtime.before += since.elapsed();
+                    downtime.until = Some(Instant::now());
                 }
             }
         }
     }
 
-    /// The error of a cluster that cannot be used.
+    /// Error for a cluster that cannot be used.
     pub(crate) fn unopened(&self, reason: String) -> StoreError {
-        StoreError::Unopened { path: PathBuf::from(&self.shown), reason }
+        StoreError::Unopened { path: PathBuf::from(&self.address), reason }
     }
 
     pub(crate) fn failed(&self, reason: impl std::fmt::Display) -> StoreError {
-        StoreError::Failed { path: PathBuf::from(&self.shown), reason: reason.to_string() }
+        StoreError::Failed { path: PathBuf::from(&self.address), reason: reason.to_string() }
     }
 
-    /// The name of one of our streams on the servers.
+    /// Name of a stream on the servers, prefixed with the cluster's name.
     pub(crate) fn stream_name(&self, stream: &str) -> String {
         format!("{}-{stream}", self.options.name)
     }
 
-    /// A subject of ours on the servers.
+    /// NATS subject, prefixed with the cluster's name.
     pub(crate) fn subject(&self, rest: &str) -> String {
         format!("{}.{rest}", self.options.name)
     }
 
-    pub(crate) async fn stream(&self, stream: &str) -> Result<Stream<()>, Trouble> {
+    pub(crate) async fn stream(&self, stream: &str) -> Result<Stream<()>, NatsError> {
         Ok(self.context.get_stream_no_info(self.stream_name(stream)).await?)
     }
 
-    /// Makes a stream that is not there yet. One that is there stays as it is. Gives what is there.
+    /// Creates a stream if it does not exist, and returns its actual configuration. An existing stream is not changed,
+    /// except for an older version in its description.
     pub(crate) async fn set_up(&self, config: Config) -> Result<Config, StoreError> {
-        let description = Some(made_by(config.description.as_deref()));
+        let description = Some(describe(config.description.as_deref()));
         let config = Config { description, ..config };
-        let made = async || Ok(self.context.get_or_create_stream(config.clone()).await?);
-        let there = self.retry(made).await?.cached_info().config.clone();
-        self.refuse_newer(&there)?;
-        let speaks = there.description.as_deref().and_then(version_of);
-        if speaks.is_some_and(|version| version < crate::VERSION) {
-            // From here on those who speak that one are told.
-            let description = there.description.as_deref().and_then(about);
-            let description = Some(made_by(description.and_then(|(_, more)| more)));
-            let taken_over = Config { description, ..there.clone() };
-            let update = async || Ok(self.context.update_stream(taken_over.clone()).await?);
+        let create = async || Ok(self.context.get_or_create_stream(config.clone()).await?);
+        let existing = self.retry(create).await?.cached_info().config.clone();
+        self.refuse_newer(&existing)?;
+        let version = existing.description.as_deref().and_then(version_of);
+        if version.is_some_and(|version| version < crate::VERSION) {
+            // Nodes of the older version refuse to use the stream from now on.
+            let description = existing.description.as_deref().and_then(parse_description);
+            let description = Some(describe(description.and_then(|(_, more)| more)));
+            let upgraded = Config { description, ..existing.clone() };
+            let update = async || Ok(self.context.update_stream(upgraded.clone()).await?);
             self.retry(update).await?;
         }
-        let (kept, wanted) = (there.num_replicas, config.num_replicas);
-        if kept != wanted {
+        let (actual, configured) = (existing.num_replicas, config.num_replicas);
+        if actual != configured {
             let stream = config.name;
-            tracing::warn!(stream, "kept on {kept} servers, as it was made, and not on {wanted}");
+            tracing::warn!(stream, "the stream has {actual} replicas, but {configured} configured");
         }
-        Ok(there)
+        Ok(existing)
     }
 
-    /// Refuses what a later version has made, or taken over.
-    pub(crate) fn refuse_newer(&self, there: &Config) -> Result<(), StoreError> {
-        let speaks = there.description.as_deref().and_then(version_of);
-        match speaks.filter(|version| *version > crate::VERSION) {
+    /// Rejects a stream that a later version created or took over.
+    pub(crate) fn refuse_newer(&self, existing: &Config) -> Result<(), StoreError> {
+        let version = existing.description.as_deref().and_then(version_of);
+        match version.filter(|version| *version > crate::VERSION) {
             Some(found) => {
-                let path = PathBuf::from(&self.shown);
+                let path = PathBuf::from(&self.address);
                 Err(StoreError::Newer { path, found, known: crate::VERSION })
             }
             None => Ok(()),
         }
     }
 
-    /// To try something until the servers answer.
-    pub(crate) fn patience(&self) -> Patience<'_> {
-        Patience { link: self, begun: Instant::now(), pause: PAUSE[0] }
+    /// Starts a retry loop.
+    pub(crate) fn patience(&self) -> RetryLoop<'_> {
+        RetryLoop { link: self, begun: Instant::now(), pause: RETRY_PAUSE[0] }
     }
 
-    /// Repeats a request until the servers answer it.
+    /// Repeats a request until the servers reply.
     pub(crate) async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
     where
-        F: Future<Output = Result<T, Trouble>>,
+        F: Future<Output = Result<T, NatsError>>,
     {
         let mut patience = self.patience();
         loop {
@@ -279,54 +287,54 @@ impl Link {
         }
     }
 
-    /// Writes what must be there once. Whoever comes second is told what is there.
+    /// Writes a message under a subject that has none, or returns the existing message.
     pub(crate) async fn create(
         &self,
         stream: &str,
         subject: &str,
         mut headers: HeaderMap,
         payload: Vec<u8>,
-    ) -> Result<Created, StoreError> {
+    ) -> Result<CreateResult, StoreError> {
         let mark = mark();
         headers.insert(MARK, mark.as_str());
         headers.insert(header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, "0");
         let payload = Bytes::from(payload);
         let mut patience = self.patience();
-        let mut sure = true;
+        let mut first_attempt = true;
         loop {
             let created =
-                self.try_to_create(stream, subject, &headers, &payload, &mark, sure).await;
+                self.try_create(stream, subject, &headers, &payload, &mark, first_attempt).await;
             if let Some(created) = patience.heed(created).await? {
                 return Ok(created);
             }
-            sure = false;
+            first_attempt = false;
         }
     }
 
-    /// Where it is not sure what became of an earlier try, it is asked first.
-    async fn try_to_create(
+    /// Makes one attempt to write. An earlier attempt may have been stored, so later ones look for its message first.
+    async fn try_create(
         &self,
         stream: &str,
         subject: &str,
         headers: &HeaderMap,
         payload: &Bytes,
         mark: &str,
-        sure: bool,
-    ) -> Result<Created, Trouble> {
-        if !sure && let Some(found) = self.ask_for_last(stream, subject).await? {
-            return Ok(whose(found, mark));
+        first_attempt: bool,
+    ) -> Result<CreateResult, NatsError> {
+        if !first_attempt && let Some(found) = self.fetch_last(stream, subject).await? {
+            return Ok(created_by(found, mark));
         }
         match self.publish(subject, headers.clone(), payload.clone()).await {
-            Ok(sequence) => Ok(Created::Ours(sequence)),
-            Err(Trouble::Taken) => match self.ask_for_last(stream, subject).await? {
-                Some(found) => Ok(whose(found, mark)),
-                None => Err(Trouble::Silent("somebody removes what is written".to_owned())),
+            Ok(sequence) => Ok(CreateResult::Ours(sequence)),
+            Err(NatsError::Taken) => match self.fetch_last(stream, subject).await? {
+                Some(found) => Ok(created_by(found, mark)),
+                None => Err(NatsError::Silent("the message was removed meanwhile".to_owned())),
             },
             Err(trouble) => Err(trouble),
         }
     }
 
-    /// Writes something more under a subject, once.
+    /// Adds a message under a subject. Retries do not duplicate it.
     pub(crate) async fn add(
         &self,
         subject: &str,
@@ -336,7 +344,7 @@ impl Link {
         self.add_once(subject, headers, payload, &mark()).await
     }
 
-    /// The same for what others may add, too, under the same name.
+    /// Adds a message under a subject, unless a message with the same id (`name`) was added shortly before.
     pub(crate) async fn add_once(
         &self,
         subject: &str,
@@ -344,7 +352,7 @@ impl Link {
         payload: Vec<u8>,
         name: &str,
     ) -> Result<u64, StoreError> {
-        // The servers know it by this when it is sent again.
+        // JetStream drops messages whose id it has already seen.
         headers.insert(header::NATS_MESSAGE_ID, name);
         let payload = Bytes::from(payload);
         self.retry(|| self.publish(subject, headers.clone(), payload.clone())).await
@@ -355,24 +363,28 @@ impl Link {
         subject: &str,
         headers: HeaderMap,
         payload: Bytes,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, NatsError> {
         let sent = self.context.publish_with_headers(subject.to_owned(), headers, payload).await?;
         Ok(sent.await?.sequence)
     }
 
-    /// The last message under a subject, as the leader has it.
+    /// Last message under a subject, read from the stream's leader.
     pub(crate) async fn last(
         &self,
         stream: &str,
         subject: &str,
-    ) -> Result<Option<Found>, StoreError> {
-        self.retry(|| self.ask_for_last(stream, subject)).await
+    ) -> Result<Option<StoredMessage>, StoreError> {
+        self.retry(|| self.fetch_last(stream, subject)).await
     }
 
-    async fn ask_for_last(&self, stream: &str, subject: &str) -> Result<Option<Found>, Trouble> {
+    async fn fetch_last(
+        &self,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Option<StoredMessage>, NatsError> {
         let stream = self.stream(stream).await?;
         match stream.get_last_raw_message_by_subject(subject).await {
-            Ok(message) => Ok(Some(Found {
+            Ok(message) => Ok(Some(StoredMessage {
                 sequence: message.sequence,
                 subject: message.subject.to_string(),
                 headers: message.headers,
@@ -383,21 +395,22 @@ impl Link {
         }
     }
 
-    /// The last place that was ever given out in a stream.
+    /// Last sequence number ever assigned in a stream.
     pub(crate) async fn last_place(&self, stream: &str) -> Result<u64, StoreError> {
         Ok(self.retry(|| self.info(stream)).await?.state.last_sequence)
     }
 
-    /// How a stream is set up, and how it stands.
-    pub(crate) async fn info(&self, stream: &str) -> Result<Info, Trouble> {
+    /// Configuration and state of a stream.
+    pub(crate) async fn info(&self, stream: &str) -> Result<Info, NatsError> {
         Ok(self.stream(stream).await?.get_info().await?)
     }
 
-    /// Reads all that is there, in order. What was acknowledged before is part of it, whichever server is asked.
+    /// Reads all selected messages in order, until `each` has enough. Includes every message acknowledged before the
+    /// call, whichever server replies.
     pub(crate) async fn read(
         &self,
-        mut reading: Reading,
-        mut each: impl FnMut(Found) -> Result<More, StoreError>,
+        mut reading: ReadSelection,
+        mut each: impl FnMut(StoredMessage) -> Result<ReadFlow, StoreError>,
     ) -> Result<(), StoreError> {
         let Some(mut last) = self.last(reading.stream, &reading.filter).await? else {
             return Ok(());
@@ -406,7 +419,7 @@ impl Link {
         while reading.from <= last.sequence {
             let batch = self.read_some(&reading, last.sequence).await;
             let Some(batch) = patience.heed(batch).await? else {
-                // What was the last may have been removed meanwhile.
+                // The last message may have been removed meanwhile.
                 match self.last(reading.stream, &reading.filter).await? {
                     Some(now) => last = now,
                     None => return Ok(()),
@@ -415,20 +428,24 @@ impl Link {
             };
             for found in batch {
                 reading.from = found.sequence + 1;
-                if each(found)? == More::Enough {
+                if each(found)? == ReadFlow::Enough {
                     return Ok(());
                 }
             }
             if reading.last_of_each {
-                // By place they are in no order that could be gone on in.
+                // These are not ordered by sequence number, so the read cannot be continued.
                 break;
             }
         }
         Ok(())
     }
 
-    /// Reads on up to a place, as far as it comes without a break.
-    async fn read_some(&self, reading: &Reading, upto: u64) -> Result<Vec<Found>, Trouble> {
+    /// Reads one batch of messages, up to sequence number `upto`; with `last_of_each`, all of them.
+    async fn read_some(
+        &self,
+        reading: &ReadSelection,
+        upto: u64,
+    ) -> Result<Vec<StoredMessage>, NatsError> {
         let stream = self.stream(reading.stream).await?;
         let deliver_policy = match reading.last_of_each {
             true => DeliverPolicy::LastPerSubject,
@@ -438,13 +455,13 @@ impl Link {
             filter_subject: reading.filter.clone(),
             deliver_policy,
             ack_policy: AckPolicy::None,
-            inactive_threshold: FORGOTTEN,
+            inactive_threshold: CONSUMER_TTL,
             memory_storage: true,
             num_replicas: 1,
             ..pull::Config::default()
         };
         let consumer = stream.create_consumer(config).await?;
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<StoredMessage> = Vec::new();
         loop {
             let mut batch = consumer
                 .batch()
@@ -454,10 +471,10 @@ impl Link {
                 .await?;
             let before = found.len();
             while let Some(message) = batch.next().await {
-                let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
-                let info = message.info().map_err(|error| Trouble::Refused(error.to_string()))?;
+                let message = message.map_err(|error| NatsError::Silent(error.to_string()))?;
+                let info = message.info().map_err(|error| NatsError::Refused(error.to_string()))?;
                 let (sequence, pending) = (info.stream_sequence, info.pending);
-                found.push(Found {
+                found.push(StoredMessage {
                     sequence,
                     subject: message.subject.to_string(),
                     headers: message.headers.clone().unwrap_or_default(),
@@ -468,98 +485,97 @@ impl Link {
                 }
             }
             match found.len() - before {
-                // The server that reads for us is behind, or gone.
-                0 if found.is_empty() => return Err(Trouble::Silent("nothing comes".to_owned())),
+                // The server of the consumer lags behind or has died.
+                0 if found.is_empty() => {
+                    return Err(NatsError::Silent("timed out reading messages".to_owned()));
+                }
                 0 => return Ok(found),
                 _ if reading.last_of_each => {}
-                // So that not all of a long journal is held twice.
+                // Return each batch, so that a long journal is not held in memory twice.
                 _ => return Ok(found),
             }
         }
     }
 }
 
-/// Waits for servers that do not answer, and says so.
-pub(crate) struct Patience<'a> {
-    link: &'a Link,
+/// Retry loop: waits while the servers do not reply, and logs the outage.
+pub(crate) struct RetryLoop<'a> {
+    link: &'a NatsConnection,
     begun: Instant,
     pause: Duration,
 }
 
-impl Patience<'_> {
-    /// What was answered; or nothing, a while later, if it is to be tried again.
+impl RetryLoop<'_> {
+    /// Returns the value of a successful attempt. After a temporary error, pauses and returns `None`: the caller makes
+    /// another attempt. Other errors, and temporary ones after the timeout, are returned.
     pub(crate) async fn heed<T>(
         &mut self,
-        answer: Result<T, Trouble>,
+        attempt: Result<T, NatsError>,
     ) -> Result<Option<T>, StoreError> {
         let (link, waited) = (self.link, self.begun.elapsed());
-        link.note_away(matches!(answer, Err(Trouble::Silent(_))).then_some(self.begun));
-        let reason = match answer {
-            Err(Trouble::Silent(reason)) => reason,
-            Err(trouble) => return Err(trouble.told(&link.shown)),
-            Ok(answer) => {
-                (self.begun, self.pause) = (Instant::now(), PAUSE[0]);
-                if link.said.swap(false, Ordering::Relaxed) {
-                    tracing::warn!("the cluster at {} answers again", link.shown);
+        link.record_outage(matches!(attempt, Err(NatsError::Silent(_))).then_some(self.begun));
+        let reason = match attempt {
+            Err(NatsError::Silent(reason)) => reason,
+            Err(trouble) => return Err(trouble.told(&link.address)),
+            Ok(value) => {
+                (self.begun, self.pause) = (Instant::now(), RETRY_PAUSE[0]);
+                if link.outage_logged.swap(false, Ordering::Relaxed) {
+                    tracing::warn!("the cluster at {} replies again", link.address);
                 }
-                return Ok(Some(answer));
+                return Ok(Some(value));
             }
         };
-        let complaint = link.complaint.lock().clone();
-        let reason = complaint.unwrap_or(reason);
+        let connection_error = link.connection_error.lock().clone();
+        let reason = connection_error.unwrap_or(reason);
         if link.options.patience.is_some_and(|patience| waited > patience) {
-            return Err(Trouble::Silent(reason).told(&link.shown));
+            return Err(NatsError::Silent(reason).told(&link.address));
         }
-        if waited > SILENCE && !link.said.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                reason,
-                "the cluster at {} does not answer; it is waited for",
-                link.shown
-            );
+        if waited > LOG_OUTAGE_AFTER && !link.outage_logged.swap(true, Ordering::Relaxed) {
+            tracing::warn!(reason, "the cluster at {} does not reply; retrying", link.address);
         }
         tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE[1]);
+        self.pause = (self.pause * 2).min(RETRY_PAUSE[1]);
         Ok(None)
     }
 }
 
-/// Description of a stream: the version of what is in it, and what else all nodes must know.
-fn made_by(more: Option<&str>) -> String {
+/// Description of a stream: version of the data format, and other values that all nodes must agree on.
+fn describe(more: Option<&str>) -> String {
     let more = more.map(|more| format!(", {more}")).unwrap_or_default();
-    format!("{MADE_BY}{}{more}", crate::VERSION)
+    format!("{VERSION_PREFIX}{}{more}", crate::VERSION)
 }
 
-/// Version and the rest of such a description.
-fn about(description: &str) -> Option<(u32, Option<&str>)> {
-    let rest = description.strip_prefix(MADE_BY)?;
+/// Version and the rest of a stream's description.
+fn parse_description(description: &str) -> Option<(u32, Option<&str>)> {
+    let rest = description.strip_prefix(VERSION_PREFIX)?;
     let (version, more) = rest.split_once(", ").map_or((rest, None), |(v, more)| (v, Some(more)));
     Some((version.parse().ok()?, more))
 }
 
 fn version_of(description: &str) -> Option<u32> {
-    Some(about(description)?.0)
+    Some(parse_description(description)?.0)
 }
 
-/// Twenty-two letters and digits that nobody else has.
+/// Random id of 22 letters and digits.
 pub(crate) fn mark() -> String {
     std::iter::repeat_with(fastrand::alphanumeric).take(22).collect()
 }
 
-fn whose(found: Found, mark: &str) -> Created {
+fn created_by(found: StoredMessage, mark: &str) -> CreateResult {
     match found.header(MARK) == Some(mark) {
-        true => Created::Ours(found.sequence),
-        false => Created::Theirs(found),
+        true => CreateResult::Ours(found.sequence),
+        false => CreateResult::Theirs(found),
     }
 }
 
-async fn identify(identification: &Identification) -> Result<ConnectOptions, String> {
+async fn identify(identification: &ClusterCredentials) -> Result<ConnectOptions, String> {
     let mut options = ConnectOptions::new();
     if let Some(file) = &identification.credentials {
         let read = options.credentials_file(file).await;
         options = read.map_err(|error| format!("`{}`: {error}", file.display()))?;
     }
-    if let Some((user, word)) = &identification.user {
-        options = options.user_and_password(user.clone(), word.clone());
+    if let Some((user, password)) = &identification.user {
+        options = options.user_and_password(user.clone(), password.clone());
     }
     if let Some(token) = &identification.token {
         options = options.token(token.clone());

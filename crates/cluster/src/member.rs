@@ -1,10 +1,10 @@
-//! A process as a member of a cluster: its store, its queue, and what runs need of the workers that execute them.
+//! A process as part of a cluster: its store, its queue, and the requirements of runs on the workers that execute them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_config::{Environment, SettingKey, Settings, Wanted};
+use assize_config::{Environment, RequestedIsolation, SettingKey, Settings};
 use assize_run::{Dispatch, LeaseHolder, Run, RunId, RunInput, RunKind, Store, StoreError};
 use assize_types::{Failure, FailureKind};
 use async_trait::async_trait;
@@ -12,64 +12,65 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    Cluster, ClusterStore, Identification, Needs, Node, NodeRole, Options, Place, Queue, Times,
-    Work,
+    Cluster, ClusterCredentials, ClusterNode, ClusterOptions, ClusterStore, ClusterTimes, NodeRole,
+    Queue, QueuedJob, Requirements, SlotKind,
 };
 
-/// The longest that a command waits for servers that do not answer. Servers and workers wait for good.
+/// How long a command waits for NATS servers that do not reply. Servers and workers wait indefinitely.
 pub fn patience(config: &Settings) -> Duration {
     times(config).command()
 }
 
-fn times(config: &Settings) -> Times {
-    Times::of_lease(*config.cluster.lease_seconds)
+fn times(config: &Settings) -> ClusterTimes {
+    ClusterTimes::of_lease(*config.cluster.lease_seconds)
 }
 
-/// The kind of a job that executes a run.
+/// Kind of a job that executes a run.
 pub const RUN: &str = "run";
 
-/// The kind of a job that executes one debate of a run.
+/// Kind of a job that executes one debate of a run.
 pub const DEBATE: &str = "debate";
 
-/// The kind of a job that keeps the limits of a provider.
+/// Kind of a job that enforces the rate limits of a provider.
 pub const LIMITS: &str = "limits";
 
-/// This process as a part of a cluster.
+/// Membership of this process in a cluster.
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct ClusterClient {
     pub cluster: Cluster,
     pub queue: Queue,
     pub store: Arc<ClusterStore>,
-    /// Like that of no other.
+    /// Unique node id of this process.
     pub id: String,
 }
 
-impl Member {
-    /// Joins the cluster of the settings. Without `patience` its servers are waited for however long it takes.
+impl ClusterClient {
+    /// Joins the cluster of the settings. Waits up to `patience` for its servers; without `patience` indefinitely.
     pub async fn join(
         config: &Settings,
         around: &Environment,
         patience: Option<Duration>,
-    ) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
+    ) -> Result<(Arc<ClusterClient>, Arc<dyn Store>), Failure> {
         let mut options = options(config, around)?;
         options.patience = patience;
         let cluster = Cluster::connect(options).await?;
         let store = Arc::new(cluster.store().await.map_err(|error| {
             match error {
                 error @ StoreError::Failed { .. } => Failure::from(error)
-                    .hint("see that NATS runs there, with JetStream: `nats-server -js`"),
+                    .hint("check that NATS runs there with JetStream: `nats-server -js`"),
                 error => error.into(),
             }
         })?);
         let queue = cluster.queue().await?;
-        let member = Member { cluster, queue, store: store.clone(), id: Node::new_id() };
+        let member =
+            ClusterClient { cluster, queue, store: store.clone(), id: ClusterNode::new_id() };
         Ok((Arc::new(member), store))
     }
 
-    /// Whether there are no workers who fit besides these, and none are about to be back.
-    pub async fn nobody_for(
+    /// Whether no worker except `besides` meets the needs. Waits for workers that may be reconnecting.
+    pub async fn no_worker_for(
         &self,
-        needs: &Needs,
+        needs: &Requirements,
         besides: &BTreeSet<String>,
     ) -> Result<bool, StoreError> {
         let begun = Instant::now();
@@ -81,10 +82,10 @@ impl Member {
         Ok(false)
     }
 
-    /// Whether workers who fit answer, besides these.
+    /// Whether a worker other than `besides` replies and meets the needs.
     pub async fn others_for(
         &self,
-        needs: &Needs,
+        needs: &Requirements,
         besides: &BTreeSet<String>,
     ) -> Result<bool, StoreError> {
         let nodes = self.cluster.who().await?;
@@ -96,13 +97,13 @@ impl Member {
 }
 
 #[async_trait]
-impl Dispatch for Member {
+impl Dispatch for ClusterClient {
     async fn enqueue(&self, run: &Run) -> Result<(), StoreError> {
-        let work = Work {
+        let work = QueuedJob {
             kind: RUN.to_owned(),
             about: run.id.to_string(),
             turn: run.epoch,
-            body: json!(RunWork { run: run.id.clone() }),
+            body: json!(RunJobBody { run: run.id.clone() }),
         };
         self.queue.put(&needs_of(run), &work).await
     }
@@ -118,12 +119,12 @@ impl Dispatch for Member {
 
 /// A job that executes a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RunWork {
+pub struct RunJobBody {
     pub run: RunId,
 }
 
-/// How the servers are reached, by the settings.
-pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failure> {
+/// Connection options from the settings.
+pub fn options(config: &Settings, around: &Environment) -> Result<ClusterOptions, Failure> {
     let wrong = |message: String| Failure::new(FailureKind::Settings, message);
     let settings = &config.cluster;
     let address = (*settings.servers).clone();
@@ -133,7 +134,7 @@ pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failu
         .map(|path| around.typed(path.as_ref()))
     {
         Some(path) if !path.is_file() => {
-            Err(wrong(format!("`{key}` names no file: `{}`", path.display())))
+            Err(wrong(format!("`{key}`: file not found: `{}`", path.display())))
         }
         path => Ok(path),
     };
@@ -145,13 +146,13 @@ pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failu
         (Some(user), Some(password)) => Some((user.clone(), password)),
         (Some(_), None) => {
             let variable = &*settings.password_env;
-            return Err(wrong("`cluster.user` has no password".to_owned())
+            return Err(wrong("`cluster.user` is set without a password".to_owned())
                 .hint(format!("set `{variable}` in the environment")));
         }
         (None, _) => None,
     };
     if settings.cert_file.is_some() != settings.cert_key_file.is_some() {
-        let message = "`cluster.cert_file` and `cluster.cert_key_file` go together";
+        let message = "`cluster.cert_file` and `cluster.cert_key_file` must be set together";
         return Err(wrong(message.to_owned()));
     }
     let certificate = file(SettingKey::ClusterCertFile, &settings.cert_file)?
@@ -160,23 +161,23 @@ pub fn options(config: &Settings, around: &Environment) -> Result<Options, Failu
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.len() > 60 || !name.chars().all(plain) {
         let message =
-            format!("`cluster.name` is made of letters, digits, `-` and `_`, not `{name}`");
+            format!("invalid `cluster.name` `{name}`: use up to 60 letters, digits, `-` and `_`");
         return Err(wrong(message));
     }
-    let usual = if address.servers().len() >= 3 { 3 } else { 1 };
-    let identification = Identification {
+    let default_replicas = if address.servers().len() >= 3 { 3 } else { 1 };
+    let identification = ClusterCredentials {
         credentials: file(SettingKey::ClusterCredentialsFile, &settings.credentials_file)?,
         token: secret(&settings.token_env),
         authority: file(SettingKey::ClusterCaFile, &settings.ca_file)?,
         user,
         certificate,
     };
-    let replicas = settings.replicas.unwrap_or(usual);
+    let replicas = settings.replicas.unwrap_or(default_replicas);
     let times = times(config);
-    Ok(Options { address, identification, name, replicas, patience: None, times })
+    Ok(ClusterOptions { address, identification, name, replicas, patience: None, times })
 }
 
-/// Labels as they are typed: `disk=fast, site=north`.
+/// Parses labels such as `disk=fast, site=north`.
 pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
     let label = |text: &str| {
         let (name, value) = text.split_once('=')?;
@@ -184,44 +185,45 @@ pub fn labels(typed: &str) -> Result<BTreeMap<String, String>, Failure> {
         (!name.is_empty() && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
     };
     let wrong = || {
-        let message = format!("`{typed}` is not like NAME=VALUE, with commas between them");
+        let message = format!("invalid labels `{typed}`: expected NAME=VALUE, separated by commas");
         Failure::new(FailureKind::Usage, message)
     };
     typed.split(',').map(|text| label(text).ok_or_else(wrong)).collect()
 }
 
-/// The labels that a worker must have to execute runs, by the settings.
+/// Labels that a worker must have to execute runs, from the settings.
 pub fn needed_labels(config: &Settings) -> Result<BTreeMap<String, String>, Failure> {
-    Ok(config.cluster.needs.as_deref().map(labels).transpose()?.unwrap_or_default())
+    Ok(config.cluster.require_labels.as_deref().map(labels).transpose()?.unwrap_or_default())
 }
 
-/// What a run needs of the worker that executes it.
-pub fn needs_of(run: &Run) -> Needs {
+/// What a run requires of the worker that executes it.
+pub fn needs_of(run: &Run) -> Requirements {
     let RunInput { needs: labels, region, .. } = RunInput::of(run).unwrap_or_default();
-    let here = Needs { labels, region, ..Needs::default() };
-    // Programs run where the run is executed; debates wherever there is room for one.
+    let needs = Requirements { labels, region, ..Requirements::default() };
+    // Programs run in sandboxes of the worker that executes the run. Debates are queued as separate jobs.
     match run.kind {
-        RunKind::Code | RunKind::Eval => in_a_sandbox(here, run),
-        RunKind::Consult | RunKind::Debate | RunKind::Work => here,
+        RunKind::Code | RunKind::Eval => in_a_sandbox(needs, run),
+        RunKind::Consult | RunKind::Debate | RunKind::Work => needs,
     }
 }
 
-/// The same for what runs in a sandbox.
-pub fn in_a_sandbox(needs: Needs, run: &Run) -> Needs {
+/// Adds the requirements on the sandbox of a run.
+pub fn in_a_sandbox(needs: Requirements, run: &Run) -> Requirements {
     let memory = RunInput::of(run).ok().and_then(|input| input.limits);
-    let wanted = isolation_of(run).and_then(|wanted| wanted.parse::<Wanted>().ok());
-    let isolation =
-        wanted.filter(|wanted| *wanted != Wanted::Auto).map(|wanted| wanted.to_string());
-    Needs {
-        place: Place::Sandbox,
+    let wanted = isolation_of(run).and_then(|wanted| wanted.parse::<RequestedIsolation>().ok());
+    let isolation = wanted
+        .filter(|wanted| *wanted != RequestedIsolation::Auto)
+        .map(|wanted| wanted.to_string());
+    Requirements {
+        place: SlotKind::Sandbox,
         isolation,
-        // In steps, so that not every number has a subject of its own.
+        // Rounded up, so that similar limits share a consumer.
         memory: memory.map_or(0, |limits| (limits.memory >> 20).next_multiple_of(64)),
         ..needs
     }
 }
 
-/// The isolation that was asked for, now or when the run was started.
+/// Requested isolation: the latest request, or else that of the run's start.
 pub fn isolation_of(run: &Run) -> Option<String> {
     let now = LeaseHolder::last(run)
         .and_then(|mut last| last.asked.remove(SettingKey::SandboxIsolation.name()));

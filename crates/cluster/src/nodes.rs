@@ -1,4 +1,4 @@
-//! Who takes part: each process says so when it is asked. Nothing of it is kept, as the dead do not answer.
+//! Nodes of a cluster: each process replies with its status on request. Nothing is stored: dead nodes do not reply.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::Trouble;
-use crate::link::{Link, mark};
-use crate::{Abilities, Cluster};
+use crate::error::NatsError;
+use crate::link::{NatsConnection, mark};
+use crate::{Capabilities, Cluster};
 
-/// How long it is waited for those who answer; one machine answers in a few milliseconds.
-const ANSWERS: Duration = Duration::from_millis(700);
+/// How long to collect replies of the nodes. A node on the same machine replies within a few milliseconds.
+const REPLY_WINDOW: Duration = Duration::from_millis(700);
 
-/// A process that takes part in a cluster.
+/// A server or worker process of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ClusterNode")]
-pub struct Node {
-    /// Like that of no other.
+pub struct ClusterNode {
+    /// Unique id of the process.
     pub id: String,
     pub role: NodeRole,
-    /// Of assize.
+    /// Version of assize.
     pub version: String,
-    /// Of what is said among nodes.
+    /// Version of the cluster's data format.
     pub speaks: u32,
     pub host: String,
     pub pid: u32,
-    /// Milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub since: u64,
-    /// How much it can do at once, and does.
+    /// Number of sandboxes that the node can use at once.
     pub slots: u32,
+    /// Number of sandboxes in use.
     pub busy: u32,
-    /// The providers whose limits it keeps for all.
+    /// Providers whose rate limits this node enforces for the whole cluster.
     #[serde(default)]
     pub keeps: Vec<String>,
-    /// The runs that it holds, by name.
+    /// Ids of the runs whose leases the node holds.
     #[serde(default)]
     pub holds: Vec<String>,
-    pub abilities: Abilities,
+    pub abilities: Capabilities,
 }
 
 #[derive(
@@ -53,66 +53,66 @@ pub enum NodeRole {
     Worker,
 }
 
-impl Node {
-    /// An id for a new one.
+impl ClusterNode {
+    /// Generates a unique node id.
     pub fn new_id() -> String {
         mark()
     }
 }
 
 impl Cluster {
-    /// Answers for a process, as it stands each time, until this is dropped.
+    /// Replies to status requests with the current value of `node`, until the handle is dropped.
     pub async fn announce(
         &self,
-        node: watch::Receiver<Node>,
+        node: watch::Receiver<ClusterNode>,
     ) -> Result<AbortOnDropHandle<()>, StoreError> {
         let client = self.link.context.client();
         let id = node.borrow().id.clone();
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for subject in [self.link.subject("who"), self.link.subject(&format!("who.{id}"))] {
-            let listening = client.subscribe(subject).await.map_err(Trouble::from);
-            asked.push(listening.map_err(|trouble| trouble.told(&self.address()))?);
+            let subscribed = client.subscribe(subject).await.map_err(NatsError::from);
+            requests.push(subscribed.map_err(|trouble| trouble.told(&self.address()))?);
         }
-        let mut asked = stream::select_all(asked);
+        let mut requests = stream::select_all(requests);
         let task = tokio::spawn(async move {
-            while let Some(question) = asked.next().await {
-                let Some(reply) = question.reply else { continue };
-                let answer = serde_json::to_vec(&*node.borrow()).unwrap_or_default();
-                if let Err(error) = client.publish(reply, answer.into()).await {
-                    tracing::debug!(%error, "somebody who asked who is there was not answered");
+            while let Some(request) = requests.next().await {
+                let Some(reply) = request.reply else { continue };
+                let status = serde_json::to_vec(&*node.borrow()).unwrap_or_default();
+                if let Err(error) = client.publish(reply, status.into()).await {
+                    tracing::debug!(%error, "cannot reply to a status request");
                 }
             }
         });
         let task = AbortOnDropHandle::new(task);
-        // Once it is answered by itself, others can ask.
+        // Once this process gets its own reply, other nodes can reach it, too.
         if !self.is_there(&id).await? {
-            tracing::warn!("this process cannot be asked whether it is there");
+            tracing::warn!("this node cannot be reached by status requests");
         }
         Ok(task)
     }
 
-    /// All who answer.
-    pub async fn who(&self) -> Result<Vec<Node>, StoreError> {
-        let mut nodes = self.link.retry(|| ask_all(&self.link)).await?;
+    /// Status of all nodes that reply.
+    pub async fn who(&self) -> Result<Vec<ClusterNode>, StoreError> {
+        let mut nodes = self.link.retry(|| request_all(&self.link)).await?;
         nodes.sort_by(|a, b| (a.role, &a.host, a.pid).cmp(&(b.role, &b.host, b.pid)));
         Ok(nodes)
     }
 
-    /// Whether a process still answers.
+    /// Whether a node still replies.
     pub async fn is_there(&self, id: &str) -> Result<bool, StoreError> {
         Ok(self.node(id).await?.is_some())
     }
 
-    /// A process as it is now, if it still answers.
-    pub async fn node(&self, id: &str) -> Result<Option<Node>, StoreError> {
+    /// Current status of a node, if it still replies.
+    pub async fn node(&self, id: &str) -> Result<Option<ClusterNode>, StoreError> {
         use async_nats::RequestErrorKind::{NoResponders, TimedOut};
         use async_nats::connection::State;
         let client = &self.link.context.client();
-        let ask = async || {
+        let request = async || {
             let subject = self.link.subject(&format!("who.{id}"));
-            let question = async_nats::Request::new().timeout(Some(self.times().node_reply()));
-            match client.send_request(subject, question).await {
-                Ok(answer) => Ok(serde_json::from_slice(&answer.payload).ok()),
+            let request = async_nats::Request::new().timeout(Some(self.times().node_reply()));
+            match client.send_request(subject, request).await {
+                Ok(reply) => Ok(serde_json::from_slice(&reply.payload).ok()),
                 Err(error) => match error.kind() {
                     NoResponders => Ok(None),
                     TimedOut if client.connection_state() == State::Connected => Ok(None),
@@ -120,26 +120,26 @@ impl Cluster {
                 },
             }
         };
-        self.link.retry(ask).await
+        self.link.retry(request).await
     }
 }
 
-async fn ask_all(link: &Link) -> Result<Vec<Node>, Trouble> {
+async fn request_all(link: &NatsConnection) -> Result<Vec<ClusterNode>, NatsError> {
     let client = link.context.client();
     let inbox = client.new_inbox();
-    let mut answers = client.subscribe(inbox.clone()).await?;
+    let mut replies = client.subscribe(inbox.clone()).await?;
     client.publish_with_reply(link.subject("who"), inbox, Vec::new().into()).await?;
     client.flush().await?;
     let mut nodes = Vec::new();
-    let until = Instant::now() + ANSWERS;
-    while let Ok(Some(answer)) = tokio::time::timeout_at(until, answers.next()).await {
-        // Nobody at all takes part.
-        if answer.status.is_some() {
+    let deadline = Instant::now() + REPLY_WINDOW;
+    while let Ok(Some(reply)) = tokio::time::timeout_at(deadline, replies.next()).await {
+        // NATS sends a status if there are no subscribers, so there are no nodes.
+        if reply.status.is_some() {
             break;
         }
-        match serde_json::from_slice(&answer.payload) {
+        match serde_json::from_slice(&reply.payload) {
             Ok(node) => nodes.push(node),
-            Err(error) => tracing::warn!(%error, "somebody takes part who is not understood"),
+            Err(error) => tracing::warn!(%error, "cannot decode the status of a node"),
         }
     }
     Ok(nodes)

@@ -1,9 +1,8 @@
-//! Work that waits for whoever can do it.
+//! Job queue of the cluster, on a `JetStream` work-queue stream.
 //!
-//! What is needed for a piece of work decides in which line it waits: a consumer of its own on the servers, that
-//! everybody takes from who has what is needed. Who took something and is not heard of any more is taken for
-//! dead, and somebody else gets it. So whatever is done here may be begun twice; what must be done once is
-//! guarded where it is written.
+//! Jobs with the same [`Requirements`] share one pull consumer, and a worker pulls from every consumer whose needs it meets.
+//! A worker that stops renewing its lease loses the job, and `JetStream` redelivers it. So a job may be started more
+//! than once; effects that must happen once are fenced where they are written (see `store`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,152 +25,156 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
-use crate::error::Trouble;
-use crate::link::Link;
-use crate::times::{DEFAULT_LEASE, Times};
+use crate::error::NatsError;
+use crate::link::NatsConnection;
+use crate::times::{ClusterTimes, DEFAULT_LEASE};
 
-/// Work that so many have begun and nobody has finished is given up.
+/// Deliveries after which a job that no worker could execute is given up.
 pub const MOST_TRIES: u64 = 5;
 
-/// Before the lease of a cluster in the description of its queue, in milliseconds; the default one is not written.
+/// Prefix of the cluster's lease, in milliseconds, in the description of the queue's stream. The default lease is not
+/// written.
 const LEASE_MS: &str = "lease in ms: ";
 
 pub(crate) const WORK: &str = "work";
 
-/// What a piece of work needs of whoever does it.
+/// What a job requires of the worker that executes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkNeeds")]
-pub struct Needs {
-    /// What it takes of whoever does it. No work waits for a place that work of another kind has.
-    pub place: Place,
-    /// The walls, by name; any, if none is named.
+pub struct Requirements {
+    /// Kind of slot that the job occupies. Jobs never wait for slots of another kind.
+    pub place: SlotKind,
+    /// Name of the sandbox isolation; any if not set.
     pub isolation: Option<String>,
-    /// Memory for it, in megabytes.
+    /// Memory of the sandbox, in megabytes.
     pub memory: u64,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
 }
 
-/// What work takes of whoever does it.
+/// Kind of slot that a job occupies on its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkPlace")]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// One of the runs that can be held at once.
+pub enum SlotKind {
+    /// One of the runs that the worker can execute at once.
     #[default]
     Run,
-    /// One of the sandboxes that can be had at once.
+    /// One of the sandboxes that the worker can use at once.
     Sandbox,
-    /// Nothing to speak of: others wait for it.
+    /// No slot: a job that enforces rate limits, which other jobs depend on.
     Keeper,
 }
 
-impl Needs {
-    /// The line that it waits in. Who speaks another version looks into other lines.
+impl Requirements {
+    /// Name of the consumer for jobs with these needs. It contains the version, so that workers of other versions do not
+    /// pull from it.
     fn line(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
         format!("v{}-{}", crate::VERSION, &Fingerprint::of(text).to_string()[..16])
     }
 }
 
-/// What somebody can do.
+/// What a worker offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NodeCapabilities")]
-pub struct Abilities {
+pub struct Capabilities {
     pub isolations: Vec<String>,
-    /// Memory for one piece of work, in megabytes.
+    /// Maximum memory of one sandbox, in megabytes.
     pub memory: u64,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
 }
 
-impl Abilities {
-    /// Whether that is enough.
-    pub fn meet(&self, needs: &Needs) -> bool {
-        let walls = needs.isolation.as_ref().is_none_or(|walls| self.isolations.contains(walls));
+impl Capabilities {
+    /// Whether the worker can execute a job with these needs.
+    pub fn meet(&self, needs: &Requirements) -> bool {
+        let isolation = needs.isolation.as_ref().is_none_or(|name| self.isolations.contains(name));
         let region = needs.region.is_none() || needs.region == self.region;
         let labels = needs.labels.iter().all(|(name, value)| self.labels.get(name) == Some(value));
-        walls && region && labels && needs.memory <= self.memory
+        isolation && region && labels && needs.memory <= self.memory
     }
 }
 
-/// A piece of work.
+/// A job of the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Work {
-    /// What is to be done: letters, digits and `-`, as in the next.
+pub struct QueuedJob {
+    /// Kind of the job: letters, digits and `-`.
     pub kind: String,
-    /// With what.
+    /// Subject of the job, such as the id of a run: letters, digits and `-`.
     pub about: String,
-    /// The same is put once in each of its turns, however often somebody tries to.
+    /// Attempt number. Jobs of equal kind, subject and attempt are queued once.
     pub turn: u64,
     pub body: Value,
 }
 
-impl std::fmt::Display for Work {
+impl std::fmt::Display for QueuedJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {}", self.kind, self.about, self.turn)
     }
 }
 
-/// A line in which work waits.
+/// Number of jobs with the same needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Line {
-    pub needs: Needs,
+pub struct QueueCounts {
+    pub needs: Requirements,
+    /// Jobs that were never delivered.
     pub waiting: u64,
+    /// Jobs that are delivered and not finished.
     pub under_way: u64,
-    /// Of those under way, how many came back at least once.
+    /// How many of `under_way` were redelivered at least once.
     pub again: u64,
 }
 
-/// All that waits.
+/// Job queue of a cluster.
 #[derive(Debug, Clone)]
 pub struct Queue {
-    link: Arc<Link>,
+    link: Arc<NatsConnection>,
     dead_letters: DeadLetters,
 }
 
-/// Work that was taken. Let go without a word, it comes back after a while.
-pub struct Taken {
-    pub work: Work,
-    /// How many have begun it, with this one.
+/// A delivered job. If it is dropped without [`Delivery::done`], it is redelivered once its lease expires.
+pub struct Delivery {
+    pub work: QueuedJob,
+    /// Number of deliveries, including this one.
     pub tries: u64,
     message: Arc<Received>,
     /// Why the message cannot be decoded; kind and subject of `work` are then those it was published under.
     undecodable: Option<String>,
     dead_letters: DeadLetters,
     acker: Arc<Acker>,
-    lease: Lease,
-    /// Says again and again that it goes on.
-    _going_on: AbortOnDropHandle<()>,
+    lease: JobLease,
+    /// Task that renews the lease.
+    _renewal: AbortOnDropHandle<()>,
 }
 
-/// A message as it came.
+/// A received message, before it is decoded.
 struct Received {
     subject: String,
     payload: bytes::Bytes,
-    /// Its place in the stream.
-    place: u64,
+    /// Sequence number in the stream.
+    sequence: u64,
 }
 
-/// How long something that was taken is sure to be ours.
+/// Lease on a delivered job.
 #[derive(Debug, Clone)]
-pub struct Lease {
-    times: Times,
-    /// When it was last renewed.
+pub struct JobLease {
+    times: ClusterTimes,
+    /// Time of the last renewal.
     renewed: Arc<Mutex<Instant>>,
 }
 
-impl Lease {
-    fn begin(times: Times, since: Instant) -> Lease {
-        Lease { times, renewed: Arc::new(Mutex::new(since)) }
+impl JobLease {
+    fn begin(times: ClusterTimes, since: Instant) -> JobLease {
+        JobLease { times, renewed: Arc::new(Mutex::new(since)) }
     }
 
-    /// Whether nobody else can have it. Whoever was silent for too long has lost it for good.
+    /// Whether the lease is valid: no other worker has the job. An expired lease cannot be renewed.
     pub fn holds(&self) -> bool {
         self.renewed.lock().elapsed() < self.times.lease()
     }
 
-    /// Waits until somebody else may have it.
+    /// Waits until the lease expires, and another worker may have the job.
     pub async fn lost(&self) {
         while self.holds() {
             let since = *self.renewed.lock();
@@ -187,14 +190,14 @@ impl Lease {
     }
 }
 
-impl std::fmt::Debug for Taken {
+impl std::fmt::Debug for Delivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Taken").field("work", &self.work).field("tries", &self.tries).finish()
     }
 }
 
 impl Queue {
-    pub(crate) async fn open(link: Arc<Link>) -> Result<Queue, StoreError> {
+    pub(crate) async fn open(link: Arc<NatsConnection>) -> Result<Queue, StoreError> {
         let lease = link.options.times.lease();
         let config = Config {
             name: link.stream_name(WORK),
@@ -208,63 +211,71 @@ impl Queue {
         let found = lease_of(&link.set_up(config).await?);
         if found != lease {
             let (found, lease) = (found.as_secs_f64(), lease.as_secs_f64());
-            let reason = format!("its lease is {found} s, and {lease} s is configured here");
+            let reason = format!("the cluster's lease is {found} s, but {lease} s is configured");
             return Err(link.unopened(reason));
         }
         let dead_letters = DeadLetters::open(Arc::clone(&link)).await?;
         Ok(Queue { link, dead_letters })
     }
 
-    /// The newest messages that no worker could run, the newest first.
+    /// Newest entries of the dead-letter list, newest first.
     pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         self.dead_letters.newest(limit).await
     }
 
-    /// Has something done by whoever can.
-    pub async fn put(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
+    /// Adds a job.
+    pub async fn put(&self, needs: &Requirements, work: &QueuedJob) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.add_once(&subject, HeaderMap::new(), payload, &work.to_string()).await?;
         self.wake().await;
         Ok(())
     }
 
-    /// Refuses to go on where a later version has taken the cluster over.
+    /// Checks that no later version has taken over the cluster.
     ///
     /// # Errors
-    /// [`StoreError::Newer`] then; or when the servers refuse to say.
+    /// [`StoreError::Newer`] if one has; other errors when the version cannot be read.
     pub async fn check_version(&self) -> Result<(), StoreError> {
         self.link.refuse_newer(&self.link.retry(|| self.link.info(WORK)).await?.config)
     }
 
-    /// Whether something is to be done with this, and waits or is under way.
+    /// Whether a job of this kind and subject is waiting or being executed.
     pub async fn has(&self, kind: &str, about: &str) -> Result<bool, StoreError> {
         let subject = self.link.subject(&format!("work.*.{kind}.{about}"));
         Ok(self.link.last(WORK, &subject).await?.is_some())
     }
 
-    /// Has something done that nobody else has put there: however many try to, it is there once until it is done.
-    pub async fn put_alone(&self, needs: &Needs, work: &Work) -> Result<(), StoreError> {
+    /// Adds a job unless one of the same kind, subject and needs is already waiting or being executed.
+    pub async fn put_alone(
+        &self,
+        needs: &Requirements,
+        work: &QueuedJob,
+    ) -> Result<(), StoreError> {
         let (subject, payload) = self.prepare(needs, work).await?;
         self.link.create(WORK, &subject, HeaderMap::new(), payload).await?;
         self.wake().await;
         Ok(())
     }
 
-    /// Makes the line that it waits in; where it goes, and what.
-    async fn prepare(&self, needs: &Needs, work: &Work) -> Result<(String, Vec<u8>), StoreError> {
+    /// Creates the consumer for the job's needs, and returns subject and payload of the job.
+    async fn prepare(
+        &self,
+        needs: &Requirements,
+        work: &QueuedJob,
+    ) -> Result<(String, Vec<u8>), StoreError> {
         let line = needs.line();
-        self.link.retry(|| self.make_line(&line, needs)).await?;
+        self.link.retry(|| self.create_consumer(&line, needs)).await?;
         let payload = serde_json::to_vec(work).map_err(|error| self.link.failed(error))?;
         Ok((self.link.subject(&format!("work.{line}.{}.{}", work.kind, work.about)), payload))
     }
 
-    /// Tells those who wait. Whoever does not hear it looks a moment later.
+    /// Wakes waiting workers. A worker that misses it polls a moment later.
     async fn wake(&self) {
         let client = self.link.context.client();
         let _ = client.publish(self.link.subject("wake"), Vec::new().into()).await;
     }
 
-    async fn make_line(&self, line: &str, needs: &Needs) -> Result<(), Trouble> {
+    async fn create_consumer(&self, line: &str, needs: &Requirements) -> Result<(), NatsError> {
         let config = pull::Config {
             durable_name: Some(line.to_owned()),
             description: serde_json::to_string(needs).ok(),
@@ -279,34 +290,39 @@ impl Queue {
         Ok(())
     }
 
-    /// The lines there are.
-    pub async fn lines(&self) -> Result<Vec<Line>, StoreError> {
-        let lines = self.link.retry(|| self.ask_for_lines()).await?;
+    /// Numbers of jobs, by their needs.
+    pub async fn lines(&self) -> Result<Vec<QueueCounts>, StoreError> {
+        let lines = self.link.retry(|| self.fetch_lines()).await?;
         Ok(lines.into_iter().map(|(_, line)| line).collect())
     }
 
-    /// By their names.
-    async fn ask_for_lines(&self) -> Result<Vec<(String, Line)>, Trouble> {
+    /// Consumers with their names.
+    async fn fetch_lines(&self) -> Result<Vec<(String, QueueCounts)>, NatsError> {
         let stream = self.link.stream(WORK).await?;
         let all = stream.consumers().try_collect::<Vec<_>>().await?;
         let line = |info: async_nats::jetstream::consumer::Info| {
             let needs = serde_json::from_str(&info.config.description?).ok()?;
             let (waiting, under_way) = (info.num_pending, info.num_ack_pending as u64);
-            let line = Line { needs, waiting, under_way, again: info.num_redelivered as u64 };
+            let line =
+                QueueCounts { needs, waiting, under_way, again: info.num_redelivered as u64 };
             Some((info.name, line))
         };
         Ok(all.into_iter().filter_map(line).collect())
     }
 
-    /// Waits for work that somebody with these abilities and such a place can do.
-    pub async fn take(&self, abilities: &Abilities, place: Place) -> Result<Taken, StoreError> {
+    /// Waits for the next job that needs this kind of slot and no more than these abilities.
+    pub async fn take(
+        &self,
+        abilities: &Capabilities,
+        place: SlotKind,
+    ) -> Result<Delivery, StoreError> {
         let client = self.link.context.client();
         let mut patience = self.link.patience();
         loop {
-            // First it is listened, then looked, so that nothing falls between.
+            // Subscribe before polling, so that a job published in between still wakes us.
             let mut wake = client.subscribe(self.link.subject("wake")).await.ok();
             loop {
-                let taken = self.try_to_take(abilities, place).await;
+                let taken = self.try_take(abilities, place).await;
                 if let Some(Some(taken)) = patience.heed(taken).await? {
                     return Ok(taken);
                 }
@@ -324,16 +340,16 @@ impl Queue {
         }
     }
 
-    async fn try_to_take(
+    async fn try_take(
         &self,
-        abilities: &Abilities,
-        place: Place,
-    ) -> Result<Option<Taken>, Trouble> {
+        abilities: &Capabilities,
+        place: SlotKind,
+    ) -> Result<Option<Delivery>, NatsError> {
         let (stream, times) = (self.link.stream(WORK).await?, self.link.options.times);
-        for (name, line) in self.ask_for_lines().await? {
+        for (name, line) in self.fetch_lines().await? {
             let ours = name.starts_with(&format!("v{}-", crate::VERSION));
-            // What is under way may have come back.
             let fits = line.needs.place == place && abilities.meet(&line.needs);
+            // Jobs under way count, because they may be due for redelivery.
             if !ours || !fits || line.waiting + line.under_way == 0 {
                 continue;
             }
@@ -341,20 +357,21 @@ impl Queue {
             let consumer: PullConsumer = stream
                 .get_consumer(&name)
                 .await
-                .map_err(|error| Trouble::Silent(error.to_string()))?;
+                .map_err(|error| NatsError::Silent(error.to_string()))?;
             let mut batch = consumer.fetch().max_messages(1).messages().await?;
-            // What was asked of a connection that broke is never answered. What comes too late comes again.
+            // A fetch on a broken connection never ends. A job that arrives after the timeout is redelivered.
             let next = tokio::time::timeout(times.server_reply(), batch.next()).await;
-            let next = next.map_err(|_| Trouble::Silent("nothing comes".to_owned()))?;
+            let next =
+                next.map_err(|_| NatsError::Silent("timed out fetching a job".to_owned()))?;
             let Some(message) = next else { continue };
-            let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
+            let message = message.map_err(|error| NatsError::Silent(error.to_string()))?;
             let info = message.info().map(|info| (info.delivered, info.stream_sequence));
-            let (tries, place) =
-                info.map_or((1, 0), |(tries, place)| (tries.unsigned_abs(), place));
+            let (tries, sequence) =
+                info.map_or((1, 0), |(tries, sequence)| (tries.unsigned_abs(), sequence));
             let (message, acker) = message.split();
             let acker = Arc::new(acker);
             let (subject, payload) = (message.subject.to_string(), message.payload);
-            let message = Arc::new(Received { subject, payload, place });
+            let message = Arc::new(Received { subject, payload, sequence });
             let (work, undecodable) = match serde_json::from_slice(&message.payload) {
                 Ok(work) => (work, None),
                 Err(error) => {
@@ -362,11 +379,11 @@ impl Queue {
                     (work_of(&message.subject), Some(reason))
                 }
             };
-            let lease = Lease::begin(times, asked);
-            let going_on = tokio::spawn(go_on(Arc::clone(&acker), lease.clone()));
-            let _going_on = AbortOnDropHandle::new(going_on);
+            let lease = JobLease::begin(times, asked);
+            let renewal = tokio::spawn(renew_lease(Arc::clone(&acker), lease.clone()));
+            let _renewal = AbortOnDropHandle::new(renewal);
             let dead_letters = self.dead_letters.clone();
-            return Ok(Some(Taken {
+            return Ok(Some(Delivery {
                 work,
                 tries,
                 message,
@@ -374,26 +391,26 @@ impl Queue {
                 dead_letters,
                 acker,
                 lease,
-                _going_on,
+                _renewal,
             }));
         }
         Ok(None)
     }
 }
 
-/// Lease of the cluster that a queue belongs to.
+/// Lease of the cluster, from the description of the queue's stream.
 fn lease_of(queue: &Config) -> Duration {
     let description = queue.description.as_deref().unwrap_or_default();
     let millis = description.split(", ").find_map(|part| part.strip_prefix(LEASE_MS)?.parse().ok());
     millis.map_or(DEFAULT_LEASE, Duration::from_millis)
 }
 
-/// The job that was published under a subject: the last two parts are its kind and its name.
-fn work_of(subject: &str) -> Work {
+/// Kind and subject of an undecodable job, from the last two parts of the NATS subject.
+fn work_of(subject: &str) -> QueuedJob {
     let mut parts = subject.rsplitn(3, '.');
     let mut next = || parts.next().unwrap_or_default().to_owned();
     let (about, kind) = (next(), next());
-    Work { kind, about, turn: 0, body: Value::Null }
+    QueuedJob { kind, about, turn: 0, body: Value::Null }
 }
 
 /// Adds a message to the dead-letter list and removes it from the queue. It stays in the queue, and is
@@ -405,9 +422,9 @@ async fn move_to_dead_letters(
     reason: &str,
     deliveries: u64,
 ) {
-    let Received { subject, payload, place } = message;
+    let Received { subject, payload, sequence } = message;
     let letter = DeadLetter::new(subject, reason, payload, deliveries);
-    if let Err(error) = dead_letters.add(*place, &letter).await {
+    if let Err(error) = dead_letters.add(*sequence, &letter).await {
         tracing::error!(%error, subject, reason, "cannot write the dead-letter list");
         return;
     }
@@ -417,29 +434,29 @@ async fn move_to_dead_letters(
     }
 }
 
-/// Says that it goes on, as long as it is sure to be ours: whoever has it next would be spoken for.
-async fn go_on(acker: Arc<Acker>, lease: Lease) {
+/// Renews the lease of a job until it expires. After that, a renewal would apply to the next worker's delivery.
+async fn renew_lease(acker: Arc<Acker>, lease: JobLease) {
     loop {
         tokio::time::sleep(lease.times.renewal()).await;
-        let asked = Instant::now();
+        let sent = Instant::now();
         if !lease.holds() {
             return;
         }
         let renewal = acker.double_ack_with(AckKind::Progress);
         match tokio::time::timeout(lease.times.renewal(), renewal).await {
-            Ok(Ok(())) => lease.renew(asked),
-            Ok(Err(error)) => tracing::debug!(%error, "that work goes on could not be said"),
-            Err(_) => tracing::debug!("nobody heard that work goes on"),
+            Ok(Ok(())) => lease.renew(sent),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot renew the lease of a job"),
+            Err(_) => tracing::debug!("timed out renewing the lease of a job"),
         }
     }
 }
 
-impl Taken {
-    pub fn lease(&self) -> Lease {
+impl Delivery {
+    pub fn lease(&self) -> JobLease {
         self.lease.clone()
     }
 
-    /// Decodes what the job is about.
+    /// Decodes the body of the job.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, String> {
         if let Some(reason) = &self.undecodable {
             return Err(reason.clone());
@@ -447,12 +464,13 @@ impl Taken {
         T::deserialize(&self.work.body).map_err(|error| format!("cannot decode the job: {error}"))
     }
 
-    /// It is done, and is never to come back.
+    /// Acknowledges the job: it is removed from the queue.
     pub async fn done(self) {
         self.end(AckKind::Ack).await;
     }
 
-    /// Somebody else may do it, after about so long: not always just when the same one looks again.
+    /// Returns the job to the queue, for redelivery after about `after`. The delay is randomized, so that it does not
+    /// always coincide with the next poll of the same worker.
     pub async fn give_back(self, after: Duration) {
         let after = after.mul_f64(0.75 + fastrand::f64() / 2.0);
         self.end(AckKind::Nak(Some(after))).await;
@@ -460,14 +478,14 @@ impl Taken {
 
     /// Moves the message to the dead-letter list: no worker can run it.
     pub async fn dead_letter(self, reason: &str) {
-        let Taken { dead_letters, message, acker, tries, .. } = &self;
+        let Delivery { dead_letters, message, acker, tries, .. } = &self;
         move_to_dead_letters(dead_letters, message, acker, reason, *tries).await;
     }
 
     async fn end(&self, kind: AckKind) {
-        // If it is not heard, it comes back, and whoever gets it finds that it is done.
+        // If this fails, the job is redelivered, and the next worker finds that it is done.
         if let Err(error) = self.acker.double_ack_with(kind).await {
-            tracing::warn!(%error, work = %self.work, "how work ended could not be said");
+            tracing::warn!(%error, work = %self.work, "cannot acknowledge a job");
         }
     }
 }
@@ -481,15 +499,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_fits_is_given() {
-        let worker = Abilities {
+    fn worker_meets_needs_within_its_abilities_only() {
+        let worker = Capabilities {
             isolations: vec!["jail".to_owned(), "at-least=jail".to_owned()],
             memory: 512,
             labels: labels(&[("site", "north"), ("disk", "fast")]),
             region: Some("eu".to_owned()),
         };
-        let needs = |change: fn(&mut Needs)| {
-            let mut needs = Needs::default();
+        let needs = |change: fn(&mut Requirements)| {
+            let mut needs = Requirements::default();
             change(&mut needs);
             needs
         };
@@ -511,7 +529,9 @@ mod tests {
         ] {
             assert!(!worker.meet(&does_not), "{does_not:?}");
         }
-        // Whoever says nothing of where it is gets nothing that has to be somewhere.
-        assert!(!Abilities::default().meet(&needs(|needs| needs.region = Some("eu".to_owned()))));
+        // A worker without a region gets no jobs that need one.
+        assert!(
+            !Capabilities::default().meet(&needs(|needs| needs.region = Some("eu".to_owned())))
+        );
     }
 }

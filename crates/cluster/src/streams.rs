@@ -1,4 +1,4 @@
-//! How the servers keep what is written to them.
+//! Status of the streams on the NATS servers.
 
 use assize_run::StoreError;
 use assize_types::unix_millis;
@@ -10,35 +10,35 @@ use crate::Cluster;
 use crate::queue::WORK;
 use crate::store::STREAMS;
 
-/// A stream, and how far its copies are.
+/// Status of a stream and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "StreamStatus")]
-pub struct Stream {
+pub struct StreamStatus {
     pub name: String,
     pub messages: u64,
     pub bytes: u64,
-    /// The server that decides, if there is one; none where it is kept on one alone that is no part of a cluster.
+    /// Leader of the stream; none while there is no leader, or if the server is not part of a NATS cluster.
     pub leader: Option<String>,
-    pub copies: Vec<Copy>,
+    /// Replicas on other servers.
+    pub copies: Vec<StreamReplica>,
     /// Seconds since the oldest message was written.
     pub oldest: Option<u64>,
 }
 
-/// What another server has of it.
+/// Replica of a stream on another server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "StreamCopy")]
-pub struct Copy {
+pub struct StreamReplica {
     pub server: String,
-    /// Whether it has all.
+    /// Whether the replica is up to date.
     pub current: bool,
     pub offline: bool,
-    /// How many messages it is behind.
+    /// Number of messages that the replica lags behind.
     pub behind: u64,
 }
 
 impl Cluster {
-    /// How the servers keep what is written to them.
-    pub async fn streams(&self) -> Result<Vec<Stream>, StoreError> {
+    /// Status of all streams of the cluster.
+    pub async fn streams(&self) -> Result<Vec<StreamStatus>, StoreError> {
         let mut all = Vec::new();
         for name in STREAMS.into_iter().chain([WORK]) {
             all.push(stream(name, self.link.retry(|| self.link.info(name)).await?));
@@ -47,8 +47,8 @@ impl Cluster {
     }
 }
 
-fn stream(name: &str, info: Info) -> Stream {
-    let copy = |peer: &async_nats::jetstream::stream::PeerInfo| Copy {
+fn stream(name: &str, info: Info) -> StreamStatus {
+    let copy = |peer: &async_nats::jetstream::stream::PeerInfo| StreamReplica {
         server: peer.name.clone(),
         current: peer.current,
         offline: peer.offline,
@@ -57,7 +57,7 @@ fn stream(name: &str, info: Info) -> Stream {
     let cluster = info.cluster.as_ref();
     let first = info.state.first_timestamp.unix_timestamp();
     let old = (unix_millis() / 1000).saturating_sub(u64::try_from(first).unwrap_or_default());
-    Stream {
+    StreamStatus {
         name: name.to_owned(),
         messages: info.state.messages,
         bytes: info.state.bytes,

@@ -1,89 +1,89 @@
-//! Times that the nodes of a cluster work by, all in proportion to its lease.
+//! Timeouts and intervals of a cluster, all in proportion to its lease.
 
 use std::time::Duration;
 
-/// The lease where no other is configured.
+/// Default lease.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(6);
 
-/// Times of a cluster. All nodes of a cluster have the same: the lease is recorded on its servers.
+/// Timeouts and intervals of a cluster. They are the same on all nodes: the lease is stored on the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct ClusterTimes {
     lease: Duration,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times::of_lease(DEFAULT_LEASE)
+impl Default for ClusterTimes {
+    fn default() -> ClusterTimes {
+        ClusterTimes::of_lease(DEFAULT_LEASE)
     }
 }
 
-impl Times {
-    /// Times of a cluster with this lease.
-    pub fn of_lease(lease: Duration) -> Times {
-        Times { lease }
+impl ClusterTimes {
+    /// Derives all times from the lease.
+    pub fn of_lease(lease: Duration) -> ClusterTimes {
+        ClusterTimes { lease }
     }
 
-    /// A node that was silent for so long has lost its jobs.
+    /// How long a node may go without renewing before its jobs are redelivered.
     pub fn lease(self) -> Duration {
         self.lease
     }
 
-    /// Time between two renewals of a lease, and the longest that one may take.
+    /// Interval between two renewals of a lease, and timeout of a renewal.
     pub(crate) fn renewal(self) -> Duration {
         self.lease / 4
     }
 
-    /// The longest that the servers may take to reply, before they are asked what became of it.
+    /// Timeout of a request to the servers. After a timeout the node checks whether its write was stored.
     pub(crate) fn server_reply(self) -> Duration {
         self.lease / 2
     }
 
-    /// After so long a peer replies that it still works on the answer.
+    /// Time after which a peer replies that it is still working on a request.
     pub(crate) fn progress(self) -> Duration {
         self.lease / 3
     }
 
-    /// The longest that a node may take to say that it is there.
+    /// Timeout of a status request to a node.
     pub(crate) fn node_reply(self) -> Duration {
         self.lease / 3
     }
 
-    /// Time between two looks for redelivered jobs, of which nothing tells.
+    /// Interval at which a worker polls for redelivered jobs, which JetStream does not announce.
     pub(crate) fn poll(self) -> Duration {
         self.lease / 6
     }
 
-    /// After so long another worker may try a job that failed on one.
+    /// Delay before a job is redelivered that a worker could not execute.
     pub fn retry(self) -> Duration {
         self.lease / 6
     }
 
-    /// The longest that a node takes to connect to another server.
+    /// Maximum time that a node needs to connect to another server.
     pub fn reconnect(self) -> Duration {
         self.lease / 4
     }
 
-    /// The longest that noting a call may take before its claim has to be checked once more.
+    /// Maximum duration of storing a call before its lease must be checked again.
     pub(crate) fn noting(self) -> Duration {
         self.lease / 3
     }
 
-    /// Time between two reports of a node's calls to the holder of a provider's limits.
+    /// Interval at which a node reports its calls to the worker that enforces a provider's limits.
     pub fn report(self) -> Duration {
         self.lease / 3
     }
 
-    /// After so long every living node has reported.
+    /// Time within which every live node has reported.
     pub fn all_reported(self) -> Duration {
         self.report() * 2
     }
 
-    /// The longest that a command waits for servers that do not answer.
+    /// How long a command waits for servers that do not reply.
     pub fn command(self) -> Duration {
         self.lease * 5
     }
 
-    /// Time between two searches for runs whose worker is gone.
+    /// Interval at which workers search for runs whose lease holder is dead.
     pub fn sweep(self) -> Duration {
         self.lease * 10 / 3
     }

@@ -1,8 +1,10 @@
-//! What the model is asked for, and how it is found in what it answers.
+//! Schemas of the model's answers, and extraction of code from answers.
+//!
+//! The doc comments of [`GeneratedCode`] and [`Critique`] are part of the schemas, so the model reads them.
 
 use std::sync::LazyLock;
 
-use assize_llm::answer::Shape;
+use assize_llm::answer::TypedSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +31,17 @@ pub struct Critique {
     pub suggested_fixes: Vec<String>,
 }
 
-pub(crate) static CODE: LazyLock<Shape> = LazyLock::new(Shape::of::<GeneratedCode>);
-pub(crate) static CRITIQUE: LazyLock<Shape> = LazyLock::new(Shape::of::<Critique>);
+pub(crate) static CODE: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<GeneratedCode>);
+pub(crate) static CRITIQUE: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<Critique>);
 
-/// The program, without the marks that some models put around it even here. `None` if there is none.
+/// Code without the Markdown fence that some models put around it. `None` if it is empty.
 pub(crate) fn program(code: &str) -> Option<String> {
     let code = fenced(code).unwrap_or_else(|| code.to_owned());
     let code = code.trim_end();
     (!code.trim().is_empty()).then(|| format!("{code}\n"))
 }
 
-/// The longest block between fences in a text that is no answer of the asked shape.
+/// Longest fenced code block in an answer that does not match the schema.
 pub(crate) fn in_fences(text: &str) -> Option<String> {
     let mut blocks = Vec::new();
     let mut open: Option<Vec<&str>> = None;
@@ -58,7 +60,7 @@ pub(crate) fn in_fences(text: &str) -> Option<String> {
     blocks.into_iter().max_by_key(String::len).and_then(|block| program(&block))
 }
 
-/// What is between fences that begin and end a text.
+/// Content of a text that is one fenced code block.
 fn fenced(code: &str) -> Option<String> {
     let inner = code.trim().strip_prefix("```")?.strip_suffix("```")?;
     let (_, program) = inner.split_once('\n')?;
@@ -73,7 +75,7 @@ mod tests {
     fn programs_are_found_with_and_without_fences() {
         assert_eq!(program("print(1)").as_deref(), Some("print(1)\n"));
         assert_eq!(program("```python\nprint(1)\n```\n").as_deref(), Some("print(1)\n"));
-        // Some are part of the program.
+        // Fences within the program are kept.
         assert_eq!(program("x = '''\n```\n'''").as_deref(), Some("x = '''\n```\n'''\n"));
         assert_eq!(program(" \n\n"), None);
         assert_eq!(program("```python\n```"), None);
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_can_be_asked_for() {
+    fn schemas_of_answers_require_all_fields() {
         assert!(CODE.reader.is_some() && CRITIQUE.reader.is_some());
         let required = &CODE.schema.value["required"];
         assert_eq!(

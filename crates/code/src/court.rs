@@ -1,12 +1,12 @@
-//! Where trials are held: the model that writes, and the sandboxes that its programs run in.
+//! Services of the code loop: the model, the sandbox pool, packages, the session and storage of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use assize_llm::{Model, Request};
+use assize_llm::{Model, ModelRequest};
 use assize_sandbox::{
-    Command, Finished, Harvest, Language, Layer, Output, Pool, Sandbox, SandboxError, Spec,
-    WORKSPACE,
+    CollectedFiles, FinishedProgram, Language, ProgramCommand, ProgramStream, Sandbox,
+    SandboxError, SandboxLayer, SandboxPool, SandboxSpec, WORKSPACE,
 };
 use assize_types::{Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
@@ -14,117 +14,122 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
-use crate::execution::{CodeFailure, Execution, LeftFile, TestReport, judge, judge_tests};
+use crate::execution::{CodeExecution, CodeFailure, OutputFile, TestReport, judge, judge_tests};
 use crate::harness;
-use crate::packages::{self, NotHad, Packages, Python, Requirement};
+use crate::packages::{self, PackageError, PackageSource, PythonVersion, Requirement};
 use crate::session::{self, Session, SessionError};
-use crate::task::Task;
+use crate::task::CodeTask;
 use assize_run::{LiveOutput, OutputStream, ProgramId};
 
-/// How often the same code is run when the sandbox around it breaks.
-const TRIES: u32 = 3;
+/// Maximum number of sandboxes tried for the same code, if sandboxes fail.
+const MAX_TRIES: u32 = 3;
 
-/// The most packages of a sandbox that are known.
-const MOST_MODULES: usize = 2000;
+/// Maximum number of installed packages that are listed.
+const MAX_MODULES: usize = 2000;
 
-/// What runs tests that are written for it.
+/// Package added for tests that import it.
 const PYTEST: &str = "pytest";
 
-/// How the model is asked, and what programs may use.
+/// Settings of model requests and sandboxes.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CodeOptions {
     pub temperature: f32,
-    /// The longest answer, in tokens.
+    /// Maximum length of an answer, in tokens.
     pub max_tokens: u32,
-    /// The model's context window, in tokens, where it is known: prompts are shortened to fit it.
+    /// Context window of the model in tokens, if known; prompts are shortened to fit it.
     pub context_window: Option<u64>,
-    /// The sandboxes: their limits, and their image if it is not the usual one.
-    pub spec: Spec,
+    /// Limits and image of the sandboxes.
+    pub spec: SandboxSpec,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            temperature: Request::TEMPERATURE,
-            max_tokens: Request::MAX_TOKENS,
+impl Default for CodeOptions {
+    fn default() -> CodeOptions {
+        CodeOptions {
+            temperature: ModelRequest::TEMPERATURE,
+            max_tokens: ModelRequest::MAX_TOKENS,
             context_window: None,
-            spec: Spec::default(),
+            spec: SandboxSpec::default(),
         }
     }
 }
 
-/// Where the files that programs leave are kept.
+/// Storage of the files that programs leave.
 #[async_trait]
-pub trait Keep: Send + Sync {
-    /// Keeps a file of an attempt, and says by which hash it is found again.
-    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep>;
+pub trait FileStorage: Send + Sync {
+    /// Stores a file of an attempt and returns its hash.
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError>;
 
-    /// The bytes that were kept.
-    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep>;
+    /// Reads a stored file by its hash.
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, FileStorageError>;
 }
 
-/// A file that could not be kept.
+/// A file could not be stored or read back.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
-#[error("what the program left cannot be kept: {0}")]
-pub struct CannotKeep(pub String);
+#[error("cannot store the files that the program left: {0}")]
+pub struct FileStorageError(pub String);
 
-/// Where trials are held.
-pub struct Court {
+/// Services of the code loop.
+pub struct CodeRunner {
     pub(crate) model: Arc<dyn Model>,
-    pub(crate) options: Options,
-    /// Who answers, for the log.
+    pub(crate) options: CodeOptions,
+    /// Name of the provider, for the log.
     pub(crate) provider: String,
-    pool: Arc<Pool>,
-    keep: Option<Arc<dyn Keep>>,
-    pub(crate) packages: Option<Packages>,
+    pool: Arc<SandboxPool>,
+    keep: Option<Arc<dyn FileStorage>>,
+    pub(crate) packages: Option<PackageSource>,
     pub(crate) session: Option<Session>,
-    /// Told what programs write while they run.
+    /// Receives the output of programs while they run.
     live: Arc<LiveOutput>,
-    /// What was found out about the sandboxes, by language.
-    facts: Mutex<BTreeMap<Language, Facts>>,
+    /// Cached facts about the sandboxes, by language.
+    facts: Mutex<BTreeMap<Language, SandboxFacts>>,
 }
 
-impl std::fmt::Debug for Court {
+impl std::fmt::Debug for CodeRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Court").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-/// What a program finds in its sandbox.
+/// Environment of a program in its sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// Of the interpreter.
+pub struct SandboxFacts {
+    /// Version of the interpreter.
     pub version: String,
-    /// Packages besides the standard library, such as `numpy==1.26.4`; for Bash, programs.
+    /// Installed packages besides the standard library, such as `numpy==1.26.4`; for Bash, available programs.
     pub modules: Vec<String>,
-    /// Files that earlier runs of the session left, as they were when this one began.
+    /// Names of the session's files at the start of this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
 }
 
-/// Why there is no execution to speak of: no fault of the code.
+/// Infrastructure error that prevented an execution; not a failure of the program.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum CodeRunnerError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
-    Keep(#[from] CannotKeep),
+    Keep(#[from] FileStorageError),
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error("{0}")]
     Packages(String),
 }
 
-impl Trouble {
-    /// Whether it would be the same however often the run is taken up again.
+impl CodeRunnerError {
+    /// Whether resuming the run would fail in the same way.
     pub fn is_final(&self) -> bool {
-        matches!(self, Trouble::Session(SessionError::Changed))
+        matches!(self, CodeRunnerError::Session(SessionError::Changed))
     }
 }
 
-impl Court {
-    pub fn new(model: Arc<dyn Model>, provider: &str, pool: Arc<Pool>, options: Options) -> Court {
-        Court {
+impl CodeRunner {
+    pub fn new(
+        model: Arc<dyn Model>,
+        provider: &str,
+        pool: Arc<SandboxPool>,
+        options: CodeOptions,
+    ) -> CodeRunner {
+        CodeRunner {
             model,
             provider: provider.to_owned(),
             options,
@@ -137,45 +142,45 @@ impl Court {
         }
     }
 
-    /// Keeps the files that programs leave, where a task wants them.
+    /// Stores the files that programs leave, if the task wants them.
     #[must_use]
-    pub fn keeping(mut self, keep: Arc<dyn Keep>) -> Court {
+    pub fn keeping(mut self, keep: Arc<dyn FileStorage>) -> CodeRunner {
         self.keep = Some(keep);
         self
     }
 
-    /// Lets programs have packages besides what the sandbox has.
+    /// Allows programs to use packages that the sandbox does not have.
     #[must_use]
-    pub fn with_packages(mut self, packages: impl Into<Option<Packages>>) -> Court {
+    pub fn with_packages(mut self, packages: impl Into<Option<PackageSource>>) -> CodeRunner {
         self.packages = packages.into();
         self
     }
 
-    /// Tells what programs write while they run.
+    /// Publishes the output of programs while they run.
     #[must_use]
-    pub fn watched(mut self, live: Arc<LiveOutput>) -> Court {
+    pub fn watched(mut self, live: Arc<LiveOutput>) -> CodeRunner {
         self.live = live;
         self
     }
 
-    /// Lets programs find the files of those before them. They are only handed on where they are kept.
+    /// Gives programs the files of a session. Changes to them are saved only with [`CodeRunner::keeping`].
     #[must_use]
-    pub fn in_session(mut self, session: impl Into<Option<Session>>) -> Court {
+    pub fn in_session(mut self, session: impl Into<Option<Session>>) -> CodeRunner {
         self.session = session.into();
         self
     }
 
-    /// Hands the files that a program left on to those after it.
-    pub(crate) async fn hand_on(&self, execution: &Execution) -> Result<(), Trouble> {
+    /// Saves the files that a program left to the session.
+    pub(crate) async fn hand_on(&self, execution: &CodeExecution) -> Result<(), CodeRunnerError> {
         let (Some(session), Some(keep)) = (&self.session, &self.keep) else { return Ok(()) };
-        let there = session.files(u64::MAX)?;
-        let there = session::fingerprint_of(&there);
-        let handed_on = execution.files.iter().map(|file| (&file.name, file.sha256));
-        // Whoever was killed at the last moment has done it already.
-        if there == session::fingerprint(handed_on) {
+        let current = session.files(u64::MAX)?;
+        let current = session::fingerprint_of(&current);
+        let new = execution.files.iter().map(|file| (&file.name, file.sha256));
+        // Already saved: the process was killed after the commit and before its journal record.
+        if current == session::fingerprint(new) {
             return Ok(());
         }
-        if execution.found.is_some_and(|found| found != there) {
+        if execution.found.is_some_and(|found| found != current) {
             return Err(SessionError::Changed.into());
         }
         let mut files = Vec::new();
@@ -185,16 +190,16 @@ impl Court {
         Ok(session.commit(&files)?)
     }
 
-    /// What earlier runs of the session left, by name.
-    pub(crate) fn carried(&self) -> Result<Vec<String>, Trouble> {
+    /// Names of the session's files.
+    pub(crate) fn carried(&self) -> Result<Vec<String>, CodeRunnerError> {
         let Some(session) = &self.session else { return Ok(Vec::new()) };
         let files = session.files(self.options.spec.limits.disk)?;
         Ok(files.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// What a program finds in its sandbox.
-    pub async fn facts(&self, language: Language) -> Result<Facts, SandboxError> {
-        // Held all the while: whoever else asks waits for the same answer.
+    /// Detects the environment of programs in the sandbox, once per language.
+    pub async fn facts(&self, language: Language) -> Result<SandboxFacts, SandboxError> {
+        // Locked during the detection, so that concurrent callers wait for the same result.
         let mut facts = self.facts.lock().await;
         if let Some(known) = facts.get(&language) {
             return Ok(known.clone());
@@ -206,7 +211,7 @@ impl Court {
                 Ok(sandbox) => find_facts(sandbox, language).await,
                 Err(error) => Err(error.clone()),
             };
-            self.throw_away(sandbox);
+            self.discard(sandbox);
             match found {
                 Err(error) if tries.again(&error) => {}
                 found => break found?,
@@ -216,95 +221,94 @@ impl Court {
         Ok(found)
     }
 
-    /// Runs a program and judges how it went. A sandbox that breaks is not the program's fault: it is
-    /// run again in another.
+    /// Runs a program and judges the outcome. If the sandbox fails, the program runs again in another sandbox.
     pub(crate) async fn run(
         &self,
-        task: &Task,
+        task: &CodeTask,
         place: ProgramId,
-        program: Program<'_>,
-    ) -> Result<Execution, Trouble> {
+        program: CodeProgram<'_>,
+    ) -> Result<CodeExecution, CodeRunnerError> {
         let mut spec = self.options.spec.clone();
         match self.layers(task, program).await? {
             Ok(layers) => spec.layers.extend(layers),
-            Err(failure) => return Ok(Execution::not_run(failure)),
+            Err(failure) => return Ok(CodeExecution::not_run(failure)),
         }
         let carried = match &self.session {
             Some(session) => session.files(spec.limits.disk)?,
             None => Vec::new(),
         };
-        let takes = task.wants_files || self.session.is_some();
+        let collects = task.wants_files || self.session.is_some();
         let mut tries = Tries::default();
-        let Ran { finished, failure, tests, mut harvest } = loop {
+        let RunResult { finished, failure, tests, mut harvest } = loop {
             let sandbox = self.pool.take(&spec).await;
             let ran = match &sandbox {
                 Ok(sandbox) => {
                     trail::execution_started(sandbox.id());
                     self.live.begin(place);
-                    let tell = |output, bytes: &[u8]| {
+                    let on_output = |output, bytes: &[u8]| {
                         let stream = match output {
-                            Output::Stdout => OutputStream::Stdout,
-                            Output::Stderr => OutputStream::Stderr,
+                            ProgramStream::Stdout => OutputStream::Stdout,
+                            ProgramStream::Stderr => OutputStream::Stderr,
                         };
                         self.live.wrote(place, stream, bytes);
                     };
-                    run_in(sandbox, task, program.code, &carried, takes, tell).await
+                    run_in(sandbox, task, program.code, &carried, collects, on_output).await
                 }
                 Err(error) => Err(error.clone()),
             };
-            self.throw_away(sandbox);
+            self.discard(sandbox);
             match ran {
                 Err(error) if tries.again(&error) => {}
                 ran => break ran?,
             }
         };
-        let Finished { stdout, stderr, outcome } = finished;
+        let FinishedProgram { stdout, stderr, outcome } = finished;
         trail::execution_complete(outcome.status(), outcome.duration);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let (stdout, stderr) = (text(stdout), text(stderr));
         let not_taken = harvest.left();
         let found = self.session.as_ref().map(|_| session::fingerprint_of(&carried));
-        // What was hidden by a file that was given is still theirs who come after; and so is what may
-        // only have been out of reach, unless something else is in its place.
+        // Session files that were shadowed by an input file stay in the session. So do files that may only have been
+        // unreadable, unless another file has taken their place.
         let kept = carried.into_iter().filter(|(name, _)| {
-            let is_there = harvest.files.iter().any(|(other, _)| in_the_way(name, other));
-            !is_there && (!not_taken.is_empty() || is_hidden(task, name))
+            let replaced = harvest.files.iter().any(|(other, _)| conflicts(name, other));
+            !replaced && (!not_taken.is_empty() || is_shadowed(task, name))
         });
         let kept: Vec<_> = kept.collect();
         harvest.files.extend(kept);
         harvest.files.sort();
         let mut files = Vec::new();
-        // What a program left that failed is of use to nobody but those who come after it.
+        // The files of a failed program are only of use to later programs of the session.
         let keep = self.keep.as_ref().filter(|_| failure.is_none() || self.session.is_some());
         if let Some(keep) = keep {
             for (name, bytes) in harvest.files {
                 let size = bytes.len() as u64;
                 let kept = format!("{place}/{name}");
                 let sha256 = keep.keep(&kept, bytes).await?;
-                files.push(LeftFile { name, bytes: size, sha256 });
+                files.push(OutputFile { name, bytes: size, sha256 });
             }
         }
-        Ok(Execution { failure, outcome, stdout, stderr, tests, files, not_taken, found })
+        Ok(CodeExecution { failure, outcome, stdout, stderr, tests, files, not_taken, found })
     }
 
-    /// What a program needs besides what the sandbox has.
-    /// The inner failure is one that another program may do without.
+    /// Layers with the packages that a program needs and the sandbox does not have. The inner error is a failure of the
+    /// program: another program may do without these packages.
     async fn layers(
         &self,
-        task: &Task,
-        program: Program<'_>,
-    ) -> Result<Result<Vec<Layer>, CodeFailure>, Trouble> {
-        let python = Python::of(&program.facts.version);
-        let is_there = |text: &str| {
+        task: &CodeTask,
+        program: CodeProgram<'_>,
+    ) -> Result<Result<Vec<SandboxLayer>, CodeFailure>, CodeRunnerError> {
+        let python = PythonVersion::of(&program.facts.version);
+        let is_installed = |text: &str| {
             let read = python.as_ref().map(|python| Requirement::read(text, python, &[]));
             let Some(Ok(Some(wanted))) = read else { return false };
             program.facts.modules.iter().any(|installed| wanted.is_met_by(installed))
         };
         let missing: Vec<String> =
-            program.dependencies.iter().filter(|text| !is_there(text)).cloned().collect();
+            program.dependencies.iter().filter(|text| !is_installed(text)).cloned().collect();
         let needs_pytest = task.language == Language::Python
             && task.tests.as_deref().is_some_and(harness::wants_pytest)
-            && !is_there(PYTEST);
+            && !is_installed(PYTEST);
         if missing.is_empty() && !needs_pytest {
             return Ok(Ok(Vec::new()));
         }
@@ -313,20 +317,20 @@ impl Court {
             reason,
         };
         if task.language != Language::Python {
-            return Ok(Err(not_had("there are packages for Python alone".to_owned())));
+            return Ok(Err(not_had("packages are supported only for Python".to_owned())));
         }
         let Some(packages) = &self.packages else {
-            return Ok(Err(not_had("none can be added here".to_owned())));
+            return Ok(Err(not_had("no packages can be added here".to_owned())));
         };
         let Some(python) = &python else {
-            return Ok(Err(not_had("nobody knows for which Python".to_owned())));
+            return Ok(Err(not_had("the version of Python is unknown".to_owned())));
         };
         let mut wanted = match packages.allow(&missing, python) {
             Ok(wanted) => wanted,
             Err(failure) => return Ok(Err(failure)),
         };
         if needs_pytest {
-            // The user's own tests say so: it need not be on any list.
+            // The user's own tests need it, so it need not be on the list of allowed packages.
             wanted.extend(Requirement::read(PYTEST, python, &[]).ok().flatten());
         }
         if wanted.is_empty() {
@@ -334,46 +338,49 @@ impl Court {
         }
         match packages.layer(&wanted, python, &self.pool, &self.options.spec).await {
             Ok(layer) => Ok(Ok(vec![layer])),
-            Err(error @ (NotHad::Refused(_) | NotHad::Unreachable)) => {
+            Err(error @ (PackageError::Refused(_) | PackageError::Unreachable)) => {
                 Ok(Err(not_had(error.to_string())))
             }
-            Err(error @ NotHad::Trouble(_)) => Err(Trouble::Packages(error.to_string())),
+            Err(error @ PackageError::Trouble(_)) => {
+                Err(CodeRunnerError::Packages(error.to_string()))
+            }
         }
     }
 
-    fn throw_away(&self, sandbox: Result<Sandbox, SandboxError>) {
+    fn discard(&self, sandbox: Result<Sandbox, SandboxError>) {
         if let Ok(sandbox) = sandbox {
             self.pool.discard(sandbox);
         }
     }
 }
 
-/// The layers with these packages for the Python of a pool's sandboxes: none where they are installed already.
+/// Layers with these packages for the Python of a pool's sandboxes; empty if the packages are installed already.
 pub(crate) async fn layers(
-    packages: &Packages,
+    packages: &PackageSource,
     names: &[String],
-    pool: &Pool,
-    spec: &Spec,
+    pool: &SandboxPool,
+    spec: &SandboxSpec,
     hint: &str,
-) -> Result<Vec<Layer>, Failure> {
+) -> Result<Vec<SandboxLayer>, Failure> {
     let refused = |why: CodeFailure| Failure::new(FailureKind::Usage, why.to_string()).hint(hint);
     let failed = |why: String| Failure::new(FailureKind::Environment, why);
     let sandbox = pool.take(spec).await?;
     let facts = find_facts(&sandbox, Language::Python).await;
     pool.discard(sandbox);
     let facts = facts?;
-    let Some(python) = Python::of(&facts.version) else {
+    let Some(python) = PythonVersion::of(&facts.version) else {
         return Err(failed(format!("unknown version of Python: {}", facts.version)));
     };
     let allowed = packages.allow(names, &python).map_err(refused)?;
-    let is_there = |one: &Requirement| facts.modules.iter().any(|module| one.is_met_by(module));
-    let wanted: BTreeSet<Requirement> = allowed.into_iter().filter(|one| !is_there(one)).collect();
+    let is_installed = |one: &Requirement| facts.modules.iter().any(|module| one.is_met_by(module));
+    let wanted: BTreeSet<Requirement> =
+        allowed.into_iter().filter(|one| !is_installed(one)).collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
     match packages.layer(&wanted, &python, pool, spec).await {
         Ok(layer) => Ok(vec![layer]),
-        Err(NotHad::Refused(reason)) => {
+        Err(PackageError::Refused(reason)) => {
             let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
             Err(refused(CodeFailure::PackagesNotHad { names: names.join(", "), reason }))
         }
@@ -381,48 +388,48 @@ pub(crate) async fn layers(
     }
 }
 
-/// How often something was tried in a sandbox that broke.
+/// Number of sandboxes that failed.
 #[derive(Default)]
 struct Tries(u32);
 
 impl Tries {
-    /// Whether it should be tried once more, in another.
+    /// Counts a failed sandbox; returns whether to try again in another one.
     fn again(&mut self, error: &SandboxError) -> bool {
         self.0 += 1;
-        let again = error.is_infrastructure() && self.0 < TRIES;
+        let again = error.is_infrastructure() && self.0 < MAX_TRIES;
         if again {
-            tracing::warn!(%error, tried = self.0, "a sandbox broke; trying again in another");
+            tracing::warn!(%error, tried = self.0, "a sandbox failed; trying again in another");
         }
         again
     }
 }
 
-/// A program to be run, and what it asks for.
+/// Program to run, with its declared dependencies.
 #[derive(Clone, Copy)]
-pub(crate) struct Program<'a> {
+pub(crate) struct CodeProgram<'a> {
     pub(crate) code: &'a str,
     pub(crate) dependencies: &'a [String],
-    pub(crate) facts: &'a Facts,
+    pub(crate) facts: &'a SandboxFacts,
 }
 
-/// A program that was run.
+/// Result of running a program and its tests in a sandbox.
 #[derive(Default)]
-struct Ran {
-    finished: Finished,
+struct RunResult {
+    finished: FinishedProgram,
     failure: Option<CodeFailure>,
     tests: Option<TestReport>,
-    harvest: Harvest,
+    harvest: CollectedFiles,
 }
 
 async fn run_in(
     sandbox: &Sandbox,
-    task: &Task,
+    task: &CodeTask,
     code: &str,
     carried: &[(String, Vec<u8>)],
-    takes: bool,
-    tell: impl FnMut(Output, &[u8]),
-) -> Result<Ran, SandboxError> {
-    for (name, bytes) in carried.iter().filter(|(name, _)| !is_hidden(task, name)) {
+    collects: bool,
+    on_output: impl FnMut(ProgramStream, &[u8]),
+) -> Result<RunResult, SandboxError> {
+    for (name, bytes) in carried.iter().filter(|(name, _)| !is_shadowed(task, name)) {
         sandbox.write(&format!("{WORKSPACE}/{name}"), bytes).await?;
     }
     for input in &task.inputs {
@@ -430,22 +437,22 @@ async fn run_in(
         sandbox.write_with_mode(&path, &input.bytes, 0o444).await?;
     }
     let layers: Vec<&str> = sandbox.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
-    let mut command = Command::default();
+    let mut command = ProgramCommand::default();
     if !layers.is_empty() {
         command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
     }
     let limits = &sandbox.spec().limits;
     let env = command.env.clone();
     let mut ran = if task.only_tests {
-        Ran::default()
+        RunResult::default()
     } else {
         let running = sandbox.run(task.language, code.as_bytes(), command).await?;
-        let finished = running.finish_telling(tell).await?;
+        let finished = running.finish_telling(on_output).await?;
         let failure = judge(task.expect.as_ref(), limits, &finished);
-        Ran { finished, failure, ..Ran::default() }
+        RunResult { finished, failure, ..RunResult::default() }
     };
-    // What tests leave is nothing that anybody asked for.
-    if takes {
+    // Before the tests run, as the files that they leave are not wanted.
+    if collects {
         let given = task.inputs.iter().map(|input| input.name.clone()).collect();
         ran.harvest = sandbox.harvest(WORKSPACE, &given).await?;
     }
@@ -460,21 +467,25 @@ async fn run_in(
     Ok(ran)
 }
 
-/// Whether a file of the session makes way for one that was given.
-fn is_hidden(task: &Task, name: &str) -> bool {
-    task.inputs.iter().any(|input| in_the_way(name, &input.name))
+/// Whether an input file takes the place of a session file.
+fn is_shadowed(task: &CodeTask, name: &str) -> bool {
+    task.inputs.iter().any(|input| conflicts(name, &input.name))
 }
 
-/// Whether there can only be one of them: equal names, or one in a folder of the other's.
-fn in_the_way(one: &str, other: &str) -> bool {
+/// Whether two paths cannot both be files: they are equal, or one is a parent folder of the other.
+fn conflicts(one: &str, other: &str) -> bool {
     let below = |name: &str, folder: &str| {
         name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     };
     one == other || below(one, other) || below(other, one)
 }
 
-/// What identifies an execution: the code, and all that it is judged by.
-pub(crate) fn fingerprint(task: &Task, program: Program<'_>, spec: &Spec) -> Fingerprint {
+/// Fingerprint of an execution request: the code, its inputs, tests, expectation and limits.
+pub(crate) fn fingerprint(
+    task: &CodeTask,
+    program: CodeProgram<'_>,
+    spec: &SandboxSpec,
+) -> Fingerprint {
     let mut hasher = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hasher.update((bytes.len() as u64).to_le_bytes());
@@ -490,12 +501,12 @@ pub(crate) fn fingerprint(task: &Task, program: Program<'_>, spec: &Spec) -> Fin
         add(input.name.as_bytes());
         add(Fingerprint::of(&input.bytes).as_bytes());
     }
-    // Plain data: it can always be written.
+    // Cannot fail, as limits are plain data.
     add(&serde_json::to_vec(&spec.limits).unwrap_or_default());
     Fingerprint::from_bytes(hasher.finalize().into())
 }
 
-async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, SandboxError> {
+async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<SandboxFacts, SandboxError> {
     let code = match language {
         Language::Python => {
             "import sys, importlib.metadata\n\
@@ -510,17 +521,17 @@ async fn find_facts(sandbox: &Sandbox, language: Language) -> Result<Facts, Sand
         }
         Language::JavaScript => "console.log(process.version)",
     };
-    let running = sandbox.run(language, code.as_bytes(), Command::default()).await?;
+    let running = sandbox.run(language, code.as_bytes(), ProgramCommand::default()).await?;
     let finished = running.finish().await?;
     let text = String::from_utf8_lossy(&finished.stdout).into_owned();
     let mut lines = text.lines().map(str::trim).filter(|line| is_name(line));
     let version = lines.next().unwrap_or("an unknown version").to_owned();
     let modules: BTreeSet<String> = lines.map(str::to_owned).collect();
-    let modules = modules.into_iter().take(MOST_MODULES).collect();
-    Ok(Facts { version, modules, files: Vec::new() })
+    let modules = modules.into_iter().take(MAX_MODULES).collect();
+    Ok(SandboxFacts { version, modules, files: Vec::new() })
 }
 
-/// What comes out of a sandbox goes into prompts: only what is a name does.
+/// Whether a line from the sandbox is a plain name or version. Other text must not get into prompts.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '=');
     (1..=60).contains(&text.len()) && text.chars().all(plain)

@@ -1,84 +1,85 @@
-//! Many problems at once, to see how good a model is at them, with and without the loop.
+//! Evaluation of a model on many problems, with and without retries.
 
 use std::sync::Arc;
 
 use assize_graph::{Branch, Context, END, FanOut, Graph, InvalidGraph, NodeError, State};
-use assize_llm::Spent;
+use assize_llm::CallTotals;
 use assize_run::ProgramId;
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::court::{Court, Program, Trouble};
+use crate::court::{CodeProgram, CodeRunner, CodeRunnerError};
 use crate::execution::CodeFailure;
 use crate::state::CodeState;
-use crate::task::Task;
+use crate::task::CodeTask;
 
-/// A problem, in the shape of HumanEval's.
+/// Problem in the format of HumanEval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct EvalProblem {
     pub task_id: String,
-    /// The beginning of a function: its imports, its signature, what it is to do.
+    /// Start of a function: imports, signature and docstring.
     pub prompt: String,
     pub entry_point: String,
-    /// Defines `check(candidate)`.
+    /// Code that defines `check(candidate)`.
     pub test: String,
-    /// What would follow the prompt; only needed where it is to be run.
+    /// Rest of the function after the prompt; needed only for reference runs.
     #[serde(default)]
     pub canonical_solution: String,
 }
 
-/// A line that is no problem.
+/// Invalid line of a problem file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no problem: {reason}")]
-pub struct NoProblem {
+#[error("line {line}: invalid problem: {reason}")]
+pub struct InvalidProblem {
     pub line: usize,
     pub reason: String,
 }
 
-/// Reads problems, one in each line.
+/// Parses problems from JSON Lines.
 ///
 /// # Errors
-/// At the first line that is none, and when there is none at all.
-pub fn read(text: &str) -> Result<Vec<Problem>, NoProblem> {
+/// At the first invalid line, and when there are no problems.
+pub fn read(text: &str) -> Result<Vec<EvalProblem>, InvalidProblem> {
     if text.trim_start().starts_with('[') {
-        let reason = "the file is one array; write one object in each line".to_owned();
-        return Err(NoProblem { line: 1, reason });
+        let reason = "the file is a JSON array; write one object per line".to_owned();
+        return Err(InvalidProblem { line: 1, reason });
     }
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<EvalProblem> = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |reason: String| NoProblem { line: index + 1, reason };
-        let problem: Problem =
-            serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        let invalid = |reason: String| InvalidProblem { line: index + 1, reason };
+        let problem: EvalProblem =
+            serde_json::from_str(line).map_err(|error| invalid(error.to_string()))?;
         let is_name = |c: char| c.is_alphanumeric() || c == '_';
         if problem.entry_point.is_empty() || !problem.entry_point.chars().all(is_name) {
-            return Err(wrong(format!("`{}` is no name of a function", problem.entry_point)));
+            let reason = format!("entry_point `{}` is not a function name", problem.entry_point);
+            return Err(invalid(reason));
         }
         if problems.iter().any(|other| other.task_id == problem.task_id) {
-            return Err(wrong(format!("`{}` was there before", problem.task_id)));
+            return Err(invalid(format!("duplicate task_id `{}`", problem.task_id)));
         }
         problems.push(problem);
     }
     if problems.is_empty() {
-        return Err(NoProblem { line: 1, reason: "the file is empty".to_owned() });
+        return Err(InvalidProblem { line: 1, reason: "the file is empty".to_owned() });
     }
     Ok(problems)
 }
 
-impl Problem {
-    fn task(&self, max_attempts: u32, sample: u32) -> Task {
+impl EvalProblem {
+    fn task(&self, max_attempts: u32, sample: u32) -> CodeTask {
         let words = format!(
             "Complete this function. The program has the whole of it, under the name `{}`, with all that it \
              needs; it prints nothing and reads nothing.\n\n{}",
             self.entry_point, self.prompt
         );
-        Task {
+        CodeTask {
             tests: Some(self.tests()),
             shows_tests: false,
             only_tests: true,
             max_attempts,
             sample,
-            ..Task::new(words)
+            ..CodeTask::new(words)
         }
     }
 
@@ -91,32 +92,31 @@ impl Problem {
     }
 }
 
-/// How one sample of one problem went.
+/// Result of one sample of one problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EvalSample")]
-pub struct Solved {
-    /// The first attempt passed.
+pub struct EvalSample {
+    /// Whether the first attempt passed.
     pub first: bool,
-    /// One of them did.
+    /// Whether any attempt passed.
     pub success: bool,
     pub attempts: u32,
     pub error: Option<CodeFailure>,
 }
 
-/// What an evaluation has come to.
+/// State of the evaluation graph.
 #[derive(Debug, Clone)]
 pub struct EvalState {
-    pub problems: Arc<Vec<Problem>>,
+    pub problems: Arc<Vec<EvalProblem>>,
     pub samples: u32,
     pub max_attempts: u32,
-    /// By problem, and for each by sample.
-    pub solved: Vec<Solved>,
-    pub spent: Spent,
+    /// Results, ordered by problem and then by sample.
+    pub solved: Vec<EvalSample>,
+    pub spent: CallTotals,
 }
 
 impl EvalState {
-    pub fn new(problems: Vec<Problem>, samples: u32, max_attempts: u32) -> EvalState {
-        let (problems, solved, spent) = (Arc::new(problems), Vec::new(), Spent::default());
+    pub fn new(problems: Vec<EvalProblem>, samples: u32, max_attempts: u32) -> EvalState {
+        let (problems, solved, spent) = (Arc::new(problems), Vec::new(), CallTotals::default());
         EvalState { problems, samples, max_attempts, solved, spent }
     }
 
@@ -133,24 +133,24 @@ impl EvalState {
 }
 
 impl State for EvalState {
-    type Update = (Solved, Spent);
+    type Update = (EvalSample, CallTotals);
     type Item = (usize, u32);
 
-    fn apply(&mut self, (solved, spent): (Solved, Spent)) {
+    fn apply(&mut self, (solved, spent): (EvalSample, CallTotals)) {
         self.solved.push(solved);
         self.spent = self.spent.plus(spent);
     }
 }
 
-/// The evaluation as a graph: every sample of every problem is a trial of its own, so many at a time.
-pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
-    let trial = crate::graph(court)?;
+/// Graph of the evaluation: each sample of each problem runs the code loop, at most `at_once` in parallel.
+pub fn graph(court: Arc<CodeRunner>, at_once: usize) -> Result<Graph<EvalState>, InvalidGraph> {
+    let code_loop = crate::graph(court)?;
     let enter = |state: &EvalState, item: Option<&(usize, u32)>| {
         let (problem, sample) = item.copied().unwrap_or((0, 1));
         CodeState::new(state.problems[problem].task(state.max_attempts, sample))
     };
     let leave = |state: CodeState| {
-        let solved = Solved {
+        let solved = EvalSample {
             first: state.history.first().is_some_and(|attempt| attempt.succeeded()),
             success: state.succeeded(),
             attempts: state.attempt(),
@@ -161,7 +161,7 @@ pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, Inva
     let nothing = |_: Context<EvalState>| async { Ok::<_, NodeError>(Vec::new()) };
     Graph::builder("eval")
         .node("open", nothing)
-        .subgraph("solve", trial, enter, leave)
+        .subgraph("solve", code_loop, enter, leave)
         .node("count", nothing)
         .start("open")
         .fan_out("open", ["solve"], "count", move |state: &EvalState| {
@@ -172,19 +172,18 @@ pub fn graph(court: Arc<Court>, at_once: usize) -> Result<Graph<EvalState>, Inva
         .compile()
 }
 
-/// Runs the file's own solutions, without a model. Gives why each failed, if it did, in the order of
-/// the problems.
+/// Runs the reference solutions of the problems, without a model; returns each failure, in the order of the problems.
 pub async fn reference(
-    court: &Court,
-    problems: &[Problem],
+    court: &CodeRunner,
+    problems: &[EvalProblem],
     at_once: usize,
-) -> Result<Vec<Option<CodeFailure>>, Trouble> {
+) -> Result<Vec<Option<CodeFailure>>, CodeRunnerError> {
     let facts = court.facts(assize_sandbox::Language::Python).await?;
     let facts = &facts;
-    let run = |problem: &Problem| {
+    let run = |problem: &EvalProblem| {
         let (task, code) = (problem.task(1, 1), problem.reference());
         async move {
-            let program = Program { code: &code, dependencies: &[], facts };
+            let program = CodeProgram { code: &code, dependencies: &[], facts };
             let place = ProgramId { attempt: 1, candidate: None };
             court.run(&task, place, program).await.map(|execution| execution.failure)
         }
@@ -197,69 +196,67 @@ pub async fn reference(
     Ok(failures)
 }
 
-/// What an evaluation shows.
+/// Report of an evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EvalReport")]
-pub struct Report {
-    /// Who was asked.
+pub struct EvalReport {
+    /// Provider and model.
     #[serde(default)]
     pub model: String,
     pub problems: usize,
     pub samples: u32,
     pub max_attempts: u32,
-    /// Shares from 0 to 1: the first attempt alone, and the loop.
-    pub pass_at_1: Shares,
-    /// That one of all samples passes, where there are several.
-    pub pass_at_k: Option<Shares>,
-    /// Those that no sample solved.
+    /// Pass rates from 0 to 1 for one sample.
+    pub pass_at_1: PassRates,
+    /// Pass rates from 0 to 1 that at least one of all samples passes; null with one sample.
+    pub pass_at_k: Option<PassRates>,
+    /// Problems that no sample solved.
     pub unsolved: Vec<String>,
-    /// How every sample of every problem went.
-    pub results: Vec<Outcome>,
-    pub spent: Spent,
+    /// Results of all samples, by problem.
+    pub results: Vec<EvalOutcome>,
+    pub spent: CallTotals,
 }
 
-/// How one problem went.
+/// Results of one problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EvalOutcome")]
-pub struct Outcome {
+pub struct EvalOutcome {
     pub task_id: String,
-    pub samples: Vec<Solved>,
+    pub samples: Vec<EvalSample>,
 }
 
-/// How many pass, without the loop and with it.
+/// Pass rates of the first attempt alone, and with retries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PassShares")]
-pub struct Shares {
+pub struct PassRates {
     pub first_attempt: f64,
     pub with_retries: f64,
 }
 
-impl Report {
-    /// What a model's answers came to.
-    pub fn new(model: &str, state: &EvalState) -> Report {
-        let by_problem: Vec<&[Solved]> =
+impl EvalReport {
+    /// Computes the report of a finished evaluation.
+    pub fn new(model: &str, state: &EvalState) -> EvalReport {
+        let by_problem: Vec<&[EvalSample]> =
             state.solved.chunks(state.samples.max(1) as usize).collect();
-        let share = |k: u32, passed: fn(&Solved) -> bool| {
-            let estimate = |solved: &&[Solved]| {
-                let right = solved.iter().filter(|one| passed(one)).count();
-                pass_at(k, solved.len(), right)
+        let share = |k: u32, passed: fn(&EvalSample) -> bool| {
+            let estimate = |solved: &&[EvalSample]| {
+                let correct = solved.iter().filter(|one| passed(one)).count();
+                pass_at(k, solved.len(), correct)
             };
             let sum: f64 = by_problem.iter().map(estimate).sum();
-            #[expect(clippy::cast_precision_loss, reason = "there are no so many problems")]
+            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 problems")]
             let share = sum / by_problem.len().max(1) as f64;
             share
         };
-        let shares = |k: u32| Shares {
+        let shares = |k: u32| PassRates {
             first_attempt: share(k, |one| one.first),
             with_retries: share(k, |one| one.success),
         };
-        let results = state.problems.iter().zip(&by_problem).map(|(problem, solved)| Outcome {
+        let results = state.problems.iter().zip(&by_problem).map(|(problem, solved)| EvalOutcome {
             task_id: problem.task_id.clone(),
             samples: solved.to_vec(),
         });
-        let results: Vec<Outcome> = results.collect();
+        let results: Vec<EvalOutcome> = results.collect();
         let unsolved = results.iter().filter(|one| !one.samples.iter().any(|one| one.success));
-        Report {
+        EvalReport {
             model: model.to_owned(),
             problems: state.problems.len(),
             samples: state.samples,
@@ -273,15 +270,15 @@ impl Report {
     }
 }
 
-/// How likely it is that one of `k` samples is right, if `right` of `all` are: the estimate without
-/// bias of Chen et al. (2021), 1 - C(all - right, k) / C(all, k).
-fn pass_at(k: u32, all: usize, right: usize) -> f64 {
+/// Probability that any of `k` samples is correct, if `correct` of `all` are: the unbiased estimator of Chen et al.
+/// (2021), 1 - C(all - correct, k) / C(all, k).
+fn pass_at(k: u32, all: usize, correct: usize) -> f64 {
     let k = k as usize;
-    if all < k || right + k > all {
-        return if right > 0 { 1.0 } else { 0.0 };
+    if all < k || correct + k > all {
+        return if correct > 0 { 1.0 } else { 0.0 };
     }
-    #[expect(clippy::cast_precision_loss, reason = "there are no so many samples")]
-    let wrong = ((all - right + 1)..=all).map(|n| 1.0 - k as f64 / n as f64).product::<f64>();
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 samples")]
+    let wrong = ((all - correct + 1)..=all).map(|n| 1.0 - k as f64 / n as f64).product::<f64>();
     1.0 - wrong
 }
 
@@ -290,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chances_are_estimated_without_bias() {
+    fn pass_at_k_is_the_unbiased_estimate() {
         let close = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
         close(pass_at(1, 1, 1), 1.0);
         close(pass_at(1, 1, 0), 0.0);
@@ -301,17 +298,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_problem_is_named_by_its_line() {
+    fn invalid_problem_reports_its_line() {
         let line = |id: &str, name: &str| {
             serde_json::json!({"task_id": id, "prompt": "", "entry_point": name, "test": "", "canonical_solution": ""})
                 .to_string()
         };
         assert_eq!(read(&format!("{}\n\n{}\n", line("a", "f"), line("b", "g"))).unwrap().len(), 2);
-        let told = |text: &str| read(text).unwrap_err().to_string();
-        assert!(told("{}").starts_with("line 1 is no problem: missing field `task_id`"));
+        let error = |text: &str| read(text).unwrap_err().to_string();
+        assert!(error("{}").starts_with("line 1: invalid problem: missing field `task_id`"));
         let twice = format!("{}\n{}", line("a", "f"), line("a", "f"));
-        assert_eq!(told(&twice), "line 2 is no problem: `a` was there before");
-        assert!(told(&line("a", "f(); import os")).contains("is no name of a function"));
-        assert!(told("\n").contains("empty"));
+        assert_eq!(error(&twice), "line 2: invalid problem: duplicate task_id `a`");
+        assert!(error(&line("a", "f(); import os")).contains("is not a function name"));
+        assert!(error("\n").contains("empty"));
     }
 }

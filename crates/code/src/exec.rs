@@ -1,67 +1,70 @@
-//! Code that is run once, in a fresh sandbox.
+//! Runs code once in a fresh sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use assize_config::Isolation;
 use assize_sandbox::{
-    Command, Harvest, Manager, Running, Sandbox, SandboxError, Sandboxes, SharedBackends, Spec,
-    WORKSPACE,
+    CollectedFiles, ProgramCommand, ProgramHandle, Sandbox, SandboxError, SandboxFactory,
+    SandboxManager, SandboxSpec, SharedBackends, WORKSPACE,
 };
 use assize_types::{Failure, FailureKind};
 
 use crate::job::{check_inputs, package_layers};
 use crate::{InputFile, Language};
 
-pub use assize_sandbox::{Enforcement, Finished, Outcome, Output};
+pub use assize_sandbox::{Enforcement, FinishedProgram, ProgramOutcome, ProgramStream};
 
-/// Bytes of all files that a program leaves and that are collected. They are held in memory.
+/// Maximum total size in bytes of the collected files, which are held in memory.
 const MAX_COLLECTED: u64 = 64 << 20;
 
 /// Request to run a program once.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct CodeExecRequest {
     pub code: String,
     pub language: Language,
     pub arguments: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub inputs: Vec<InputFile>,
-    /// Packages that a program in Python imports.
+    /// Packages to add for a Python program.
     pub packages: Vec<String>,
     pub image: Option<String>,
 }
 
-/// How a program went whose output was collected.
+/// Outcome of a program with its collected output and files.
 #[derive(Debug)]
-pub struct Ran {
-    pub finished: Finished,
-    /// The isolation, and why that one.
+pub struct CodeExecOutput {
+    pub finished: FinishedProgram,
+    /// Backend of the sandbox, and why it was chosen.
     pub isolation: String,
     pub files: Vec<(String, Vec<u8>)>,
-    /// What it left and was not taken, and why.
+    /// Files that were not collected, with reasons.
     pub not_taken: Vec<String>,
 }
 
-/// A program and the sandbox that was made for it.
+/// Program with the sandbox that was created for it.
 #[derive(Debug)]
-pub struct Prepared {
-    ask: Ask,
+pub struct PreparedExec {
+    ask: CodeExecRequest,
     sandbox: Sandbox,
     maker: Maker,
-    /// Why the sandbox has this isolation.
+    /// Why this backend was chosen.
     pub why: String,
 }
 
-/// What made a sandbox and ends it.
+/// Owner of a sandbox, which also ends it.
 #[derive(Debug)]
 enum Maker {
-    Own(Manager),
+    Own(SandboxManager),
     Shared(Arc<SharedBackends>),
 }
 
-impl Prepared {
-    /// Makes the sandbox.
-    pub async fn new(ask: Ask, sandboxes: &Sandboxes) -> Result<Prepared, Failure> {
+impl PreparedExec {
+    /// Creates the sandbox.
+    pub async fn new(
+        ask: CodeExecRequest,
+        sandboxes: &SandboxFactory,
+    ) -> Result<PreparedExec, Failure> {
         let mut spec = sandboxes.spec(ask.image.clone())?;
         check_inputs(&ask.inputs, &spec.limits)?;
         if !ask.packages.is_empty() {
@@ -77,18 +80,18 @@ impl Prepared {
                 (sandbox, Maker::Own(manager), why)
             }
         };
-        Ok(Prepared { ask, sandbox, maker, why })
+        Ok(PreparedExec { ask, sandbox, maker, why })
     }
 
     pub fn isolation(&self) -> Isolation {
         self.sandbox.isolation()
     }
 
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &SandboxSpec {
         self.sandbox.spec()
     }
 
-    /// What enforces the limits of a sandbox that is not from a shared pool.
+    /// How the limits of the sandbox are enforced; `None` for a sandbox from a shared pool.
     pub fn enforcement(&self) -> Option<Enforcement> {
         match &self.maker {
             Maker::Own(manager) => Some(manager.backend().enforcement()),
@@ -96,13 +99,14 @@ impl Prepared {
         }
     }
 
-    /// Starts the program, which finds its files.
-    pub async fn start(&self, has_stdin: bool) -> Result<Running, SandboxError> {
-        let Prepared { ask, sandbox, .. } = self;
+    /// Writes the input files and starts the program.
+    pub async fn start(&self, has_stdin: bool) -> Result<ProgramHandle, SandboxError> {
+        let PreparedExec { ask, sandbox, .. } = self;
         for InputFile { name, bytes } in &ask.inputs {
             sandbox.write_with_mode(&format!("{WORKSPACE}/{name}"), bytes, 0o444).await?;
         }
-        let mut command = Command::default().args(ask.arguments.iter().cloned()).stdin(has_stdin);
+        let mut command =
+            ProgramCommand::default().args(ask.arguments.iter().cloned()).stdin(has_stdin);
         let layers: Vec<&str> = self.spec().layers.iter().map(|layer| layer.at.as_str()).collect();
         if !layers.is_empty() {
             command.env.insert("PYTHONPATH".to_owned(), layers.join(":"));
@@ -111,12 +115,12 @@ impl Prepared {
         sandbox.run(ask.language, ask.code.as_bytes(), command).await
     }
 
-    /// Files that the program left.
-    pub async fn harvest(&self) -> Result<Harvest, SandboxError> {
+    /// Collects the files that the program left.
+    pub async fn harvest(&self) -> Result<CollectedFiles, SandboxError> {
         self.sandbox.harvest(WORKSPACE, &self.given()).await
     }
 
-    /// Names of the files that it was given.
+    /// Names of the input files.
     fn given(&self) -> BTreeSet<String> {
         self.ask.inputs.iter().map(|input| input.name.clone()).collect()
     }
@@ -129,38 +133,42 @@ impl Prepared {
         }
     }
 
-    async fn collect(&self, stdin: Option<String>, keep_files: bool) -> Result<Ran, SandboxError> {
+    async fn collect(
+        &self,
+        stdin: Option<String>,
+        keep_files: bool,
+    ) -> Result<CodeExecOutput, SandboxError> {
         let running = self.start(stdin.is_some()).await?;
         if let Some(text) = stdin {
             running.feed(std::io::Cursor::new(text));
         }
         let finished = running.finish().await?;
-        // The output counts, whatever becomes of the files.
+        // Does not fail: the output is returned even if the files cannot be collected.
         let mut harvest = match keep_files {
             true => self.sandbox.harvest_at_most(WORKSPACE, &self.given(), MAX_COLLECTED).await,
-            false => Harvest::default(),
+            false => CollectedFiles::default(),
         };
         let files = std::mem::take(&mut harvest.files);
         let isolation = format!("{} ({})", self.isolation(), self.why);
-        Ok(Ran { finished, isolation, files, not_taken: harvest.left() })
+        Ok(CodeExecOutput { finished, isolation, files, not_taken: harvest.left() })
     }
 }
 
-/// Runs a program to its end and collects what it writes, and the files that it leaves if they are wanted.
+/// Runs a program to its end, and collects its output and, with `keep_files`, the files that it leaves.
 ///
 /// # Errors
-/// When no sandbox could be made, or it broke. That the code failed is no error.
+/// When no sandbox can be created, or it fails. A program that fails is not an error.
 pub async fn run(
-    ask: Ask,
+    ask: CodeExecRequest,
     stdin: Option<String>,
     keep_files: bool,
-    sandboxes: &Sandboxes,
-) -> Result<Ran, Failure> {
-    let prepared = Prepared::new(ask, sandboxes).await?;
+    sandboxes: &SandboxFactory,
+) -> Result<CodeExecOutput, Failure> {
+    let prepared = PreparedExec::new(ask, sandboxes).await?;
     let ran = prepared.collect(stdin, keep_files).await;
     prepared.end().await;
     ran.map_err(|error| match error.cause() {
-        // The guest refused what was asked for.
+        // The guest agent refused the request.
         Some(_) => Failure::new(FailureKind::Usage, error.to_string()),
         None => error.into(),
     })

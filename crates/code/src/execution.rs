@@ -1,61 +1,61 @@
-//! How a program went in its sandbox, and whether that counts as success.
+//! Result of running a program in a sandbox, and whether it counts as success.
 
-use assize_config::Limits;
-use assize_sandbox::{Finished, Outcome};
+use assize_config::SandboxLimits;
+use assize_sandbox::{FinishedProgram, ProgramOutcome};
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::task::Expect;
+use crate::task::ExpectedOutput;
 
-/// The most that is told of what was printed instead of what was expected.
-const LONGEST_PRINTED: usize = 60;
+/// Maximum number of characters of unexpected output in an error message.
+const MAX_PRINTED: usize = 60;
 
-/// One execution, as it is kept.
+/// Stored result of one execution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Execution {
-    /// Why it does not count as success.
+pub struct CodeExecution {
+    /// Why the execution failed; `None` if it succeeded.
     pub failure: Option<CodeFailure>,
     #[serde(flatten)]
-    pub outcome: Outcome,
-    /// What it wrote; what is no text in it is replaced.
+    pub outcome: ProgramOutcome,
+    /// Standard output, with invalid UTF-8 replaced.
     pub stdout: String,
     pub stderr: String,
-    /// How the tests went, if there are any and they came to their end.
+    /// Test report; `None` if there are no tests, or they did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestReport>,
-    /// Files that it left, by name.
+    /// Files that the program left, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<LeftFile>,
-    /// What else it left, and why that was not taken.
+    pub files: Vec<OutputFile>,
+    /// Files that were not collected, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<String>,
-    /// What identifies the files of the session that it found.
+    /// Fingerprint of the session's files before the program ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) found: Option<Fingerprint>,
 }
 
-impl Execution {
-    /// A program that was not even run.
-    pub(crate) fn not_run(failure: CodeFailure) -> Execution {
-        Execution { failure: Some(failure), ..Execution::default() }
+impl CodeExecution {
+    /// Result of a program that could not be run.
+    pub(crate) fn not_run(failure: CodeFailure) -> CodeExecution {
+        CodeExecution { failure: Some(failure), ..CodeExecution::default() }
     }
 }
 
-/// A file that a program left, kept elsewhere.
+/// File that a program left; its content is stored under its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftFile {
+pub struct OutputFile {
     pub name: String,
     pub bytes: u64,
     pub sha256: Fingerprint,
 }
 
-/// How the user's tests went.
+/// Results of the user's tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestReport {
     pub passed: u32,
     pub failed: Vec<FailedTest>,
-    /// Why they could not be run, where that is no matter of the program.
+    /// Why the tests themselves cannot be run, whatever the program does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
@@ -63,18 +63,19 @@ pub struct TestReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedTest {
     pub name: String,
-    /// The last of what was said about it.
+    /// End of the error message.
     pub error: String,
 }
 
 /// Why a program failed.
+// The messages are part of the model's next prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CodeFailure {
     /// The model's answer had no program in it.
     #[error("the model's answer had no code in it")]
     NoCode,
-    /// It would not answer.
+    /// The model refused to answer.
     #[error("the model declined to answer")]
     Declined,
     #[error("it ended with exit code {exit_code}")]
@@ -87,54 +88,54 @@ pub enum CodeFailure {
     OutOfMemory { megabytes: u64 },
     #[error("{failed} of {of} tests failed")]
     TestsFailed { failed: u32, of: u32 },
-    /// It ended well before the tests were through.
+    /// The process exited with code 0 before the tests had finished.
     #[error("it ended before the tests were through")]
     LeftEarly,
     #[error("there are no tests in the file of tests")]
     NoTests,
-    /// They could not be run, whatever the program is.
-    #[error("the tests themselves cannot be run: {}", telling_line(reason).unwrap_or("nobody says why"))]
+    /// The tests cannot be run, whatever the program does.
+    #[error("the tests themselves cannot be run: {}", telling_line(reason).unwrap_or("unknown reason"))]
     TestsBroken { reason: String },
-    #[error("it printed {}, and `{expected}` was expected", said(printed))]
+    #[error("it printed {}, and `{expected}` was expected", quoted(printed))]
     NotExpected {
         expected: String,
-        /// The beginning of what it printed instead.
+        /// Start of the actual output.
         #[serde(default)]
         printed: String,
     },
-    /// It was not run: it asks for what it may not have.
+    /// Not run: the program needs a package that is not allowed.
     #[error("the package `{name}` is not one of those that may be used")]
     PackageRefused { name: String },
-    /// It was not run: what it asks for cannot be had.
+    /// Not run: packages that the program needs cannot be installed.
     #[error("the packages {names} cannot be had: {reason}")]
     PackagesNotHad { names: String, reason: String },
 }
 
 impl CodeFailure {
-    /// Whether no other program could do better.
+    /// Whether every other program would fail in the same way.
     pub fn is_final(&self) -> bool {
         matches!(self, CodeFailure::NoTests | CodeFailure::TestsBroken { .. })
     }
 
-    /// Whether there was anything to run, and it was run.
+    /// Whether a program was run.
     pub fn was_run(&self) -> bool {
         use CodeFailure::{Declined, NoCode, PackageRefused, PackagesNotHad};
         !matches!(self, NoCode | Declined | PackageRefused { .. } | PackagesNotHad { .. })
     }
 }
 
-/// As short as it can be written.
-#[expect(clippy::cast_precision_loss, reason = "days in milliseconds fit well")]
+/// Milliseconds as seconds.
+#[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^52 ms")]
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1e3
 }
 
-/// What a program printed, as part of a sentence.
-fn said(printed: &str) -> String {
+/// Output in backticks, or `nothing`.
+fn quoted(printed: &str) -> String {
     if printed.is_empty() { "nothing".to_owned() } else { format!("`{printed}`") }
 }
 
-/// The line of a complaint that says what it is: in most languages the last that names an error.
+/// Most informative line of an error output: in most languages the last that names an error.
 pub fn telling_line(text: &str) -> Option<&str> {
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let names_error = |line: &&str| {
@@ -143,9 +144,9 @@ pub fn telling_line(text: &str) -> Option<&str> {
         plain && (head.ends_with("Error") || head.ends_with("Exception"))
     };
     let is_place = |line: &&str| line.starts_with("at ") || line.starts_with("Node.js v");
-    // That is how pytest shows what was not as it should be.
+    // pytest marks the failed assertion with `E`.
     let shown = text.lines().map(str::trim).find_map(|line| line.strip_prefix("E  "));
-    // Python's says nothing but that there was one.
+    // Python's `AssertionError` has no message, so the line of the assertion is used.
     let asserted = || {
         let whole = |line: &'_ str| line.starts_with("assert ") || line.contains(": assert ");
         let line = text.lines().rev().map(str::trim).find(|line| whole(line))?;
@@ -160,8 +161,8 @@ pub fn telling_line(text: &str) -> Option<&str> {
         .or_else(|| lines().find(|line| !is_place(line)))
 }
 
-/// Why a program did not end well, if it did not.
-fn judge_end(limits: &Limits, outcome: &Outcome) -> Option<CodeFailure> {
+/// Failure by timeout, memory limit, exit code or signal; `None` if the program exited with code 0.
+fn judge_end(limits: &SandboxLimits, outcome: &ProgramOutcome) -> Option<CodeFailure> {
     if outcome.timed_out {
         let limit_ms = u64::try_from(limits.wall.as_millis()).unwrap_or(u64::MAX);
         return Some(CodeFailure::TimedOut { limit_ms });
@@ -176,25 +177,25 @@ fn judge_end(limits: &Limits, outcome: &Outcome) -> Option<CodeFailure> {
     }
 }
 
-/// Why a program that was run as it is does not count as success, if it does not.
+/// Failure of a program that ran without tests; `None` if it succeeded.
 pub(crate) fn judge(
-    expect: Option<&Expect>,
-    limits: &Limits,
-    finished: &Finished,
+    expect: Option<&ExpectedOutput>,
+    limits: &SandboxLimits,
+    finished: &FinishedProgram,
 ) -> Option<CodeFailure> {
     let stdout = String::from_utf8_lossy(&finished.stdout);
     judge_end(limits, &finished.outcome).or_else(|| {
         let expect = expect.filter(|expect| !expect.is_met_by(&stdout))?;
         let printed = assize_types::text::one_line(&stdout);
-        let printed = assize_types::text::shorten(&printed, LONGEST_PRINTED);
+        let printed = assize_types::text::shorten(&printed, MAX_PRINTED);
         Some(CodeFailure::NotExpected { expected: expect.to_string(), printed })
     })
 }
 
-/// Why tests do not count as passed, if they do not. `report` is `None` if they never came to their end.
+/// Failure of a test run; `None` if all tests passed. `report` is `None` if the tests did not finish.
 pub(crate) fn judge_tests(
-    limits: &Limits,
-    outcome: &Outcome,
+    limits: &SandboxLimits,
+    outcome: &ProgramOutcome,
     report: Option<&TestReport>,
 ) -> Option<CodeFailure> {
     let end = judge_end(limits, outcome);
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_of_a_complaint_says_what_it_is() {
+    fn telling_line_is_the_error_of_each_language() {
         let python = "Traceback (most recent call last):\n  File \"x\", line 1\nKeyError: 'a'\n";
         assert_eq!(telling_line(python), Some("KeyError: 'a'"));
         let node = "/tmp/code.js:1\nx\n^\n\nReferenceError: x is not defined\n    at y (z:1)\n\nNode.js v20\n";
@@ -234,31 +235,32 @@ mod tests {
     }
 
     #[test]
-    fn success_is_more_than_an_exit_code() {
-        let ended = |code: i32| Outcome { exit_code: Some(code), ..Outcome::default() };
-        let killed = Outcome { signal: Some(9), ..Outcome::default() };
+    fn success_requires_exit_code_0_expected_output_and_passed_tests() {
+        let ended =
+            |code: i32| ProgramOutcome { exit_code: Some(code), ..ProgramOutcome::default() };
+        let killed = ProgramOutcome { signal: Some(9), ..ProgramOutcome::default() };
         let report = |passed: u32, failed: usize| TestReport {
             passed,
             failed: vec![FailedTest { name: "t".to_owned(), error: String::new() }; failed],
             broken: None,
         };
-        let limits = Limits::default();
-        let plain = |outcome: &Outcome, expect: Option<&str>| {
-            let expect: Option<Expect> = expect.map(|expect| expect.parse().unwrap());
+        let limits = SandboxLimits::default();
+        let plain = |outcome: &ProgramOutcome, expect: Option<&str>| {
+            let expect: Option<ExpectedOutput> = expect.map(|expect| expect.parse().unwrap());
             let (stdout, stderr) = (b"55\n".to_vec(), Vec::new());
-            let finished = Finished { stdout, stderr, outcome: outcome.clone() };
+            let finished = FinishedProgram { stdout, stderr, outcome: outcome.clone() };
             judge(expect.as_ref(), &limits, &finished).map(|failure| failure.to_string())
         };
-        let tested = |outcome: &Outcome, report: Option<TestReport>| {
+        let tested = |outcome: &ProgramOutcome, report: Option<TestReport>| {
             judge_tests(&limits, outcome, report.as_ref()).map(|failure| failure.to_string())
         };
-        let late = Outcome { timed_out: true, ..killed.clone() };
-        let hungry = Outcome { out_of_memory: true, ..killed.clone() };
+        let late = ProgramOutcome { timed_out: true, ..killed.clone() };
+        let hungry = ProgramOutcome { out_of_memory: true, ..killed.clone() };
         assert_eq!(plain(&ended(0), None), None);
         assert_eq!(plain(&ended(0), Some("55")), None);
         assert_eq!(tested(&ended(0), Some(report(2, 0))), None);
-        // What it started may have run out of memory, and it may have dealt with that.
-        assert_eq!(plain(&Outcome { out_of_memory: true, ..ended(0) }, None), None);
+        // A child process may have run out of memory, and the program may have handled that.
+        assert_eq!(plain(&ProgramOutcome { out_of_memory: true, ..ended(0) }, None), None);
         let broken = TestReport { broken: Some("x\nSyntaxError: y\n".to_owned()), ..report(0, 0) };
         let failures = [
             plain(&ended(3), None),
@@ -271,7 +273,7 @@ mod tests {
             tested(&ended(1), Some(report(2, 1))),
             tested(&late, Some(report(2, 1))),
             tested(&ended(0), Some(report(0, 0))),
-            // A record is no pass where the end says otherwise.
+            // A report without failures does not count if the exit code is not 0.
             tested(&ended(3), Some(report(2, 0))),
             tested(&ended(1), Some(broken)),
         ];

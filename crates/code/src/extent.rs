@@ -1,32 +1,33 @@
-//! How much of everything a prompt shows, so that it fits small context windows.
+//! Size levels of prompts, so that they fit small context windows.
 
-use assize_llm::Request;
+use assize_llm::ModelRequest;
 
 use crate::prompt::{RULES, SHORT_RULES};
 
-/// How much of everything a prompt shows.
+/// Limits on the parts of a prompt.
 #[derive(Debug)]
-pub(crate) struct Extent {
+pub(crate) struct PromptSize {
     pub(crate) rules: &'static str,
     pub(crate) examples: bool,
-    /// Names of installed packages, and of those that may be added.
+    /// Number of installed packages that are listed.
     pub(crate) installed: usize,
+    /// Number of packages listed that may be added.
     pub(crate) addable: usize,
-    /// Bytes of an input file.
+    /// Bytes shown of each input file.
     pub(crate) glimpse: usize,
-    /// Attempts before the next one, the last ones first to be kept.
+    /// Number of earlier attempts shown; the most recent ones.
     pub(crate) attempts: usize,
-    /// Characters of an output: of its beginning and of its end.
+    /// Characters of an output: at its start and at its end.
     pub(crate) output: (usize, usize),
-    /// The same of a program.
+    /// Characters of a program: at its start and at its end.
     pub(crate) code: (usize, usize),
-    /// A critic's issues and fixes: how many of each, and characters of each one.
+    /// Issues and fixes of the critic: number of each, and characters of each.
     pub(crate) words: (usize, usize),
 }
 
-/// From the fullest to the shortest. The last leaves room for a task in a window of 2,048 tokens.
-pub(crate) const EXTENTS: [Extent; 4] = [
-    Extent {
+/// Size levels from the fullest to the shortest. The last leaves room for a task in a window of 2,048 tokens.
+pub(crate) const EXTENTS: [PromptSize; 4] = [
+    PromptSize {
         rules: RULES,
         examples: true,
         installed: 80,
@@ -37,7 +38,7 @@ pub(crate) const EXTENTS: [Extent; 4] = [
         code: (40_000, 20_000),
         words: (10, 1000),
     },
-    Extent {
+    PromptSize {
         rules: RULES,
         examples: false,
         installed: 20,
@@ -48,7 +49,7 @@ pub(crate) const EXTENTS: [Extent; 4] = [
         code: (4000, 2000),
         words: (5, 300),
     },
-    Extent {
+    PromptSize {
         rules: SHORT_RULES,
         examples: false,
         installed: 8,
@@ -59,7 +60,7 @@ pub(crate) const EXTENTS: [Extent; 4] = [
         code: (1200, 600),
         words: (3, 160),
     },
-    Extent {
+    PromptSize {
         rules: SHORT_RULES,
         examples: false,
         installed: 0,
@@ -72,15 +73,15 @@ pub(crate) const EXTENTS: [Extent; 4] = [
     },
 ];
 
-/// Bytes that a token has at least, in prompts like ours.
-const BYTES_A_TOKEN: u64 = 3;
+/// Lower bound of the bytes per token in these prompts.
+const BYTES_PER_TOKEN: u64 = 3;
 
-/// Whether a request leaves a third of the window, or all of its longest answer, for the answer.
-pub(crate) fn fits(request: &Request, window: u64) -> bool {
+/// Whether a request leaves room in the window for the answer: its maximum length, or a third of the window if less.
+pub(crate) fn fits(request: &ModelRequest, window: u64) -> bool {
     let mut bytes = 0;
     request.prompt.each_text(&mut |text| bytes += text.len() as u64);
-    // A provider that cannot enforce the schema finds it in the prompt.
+    // For a provider that cannot enforce a schema, the schema is added to the prompt.
     bytes += request.schema.as_ref().map_or(0, |schema| schema.value.to_string().len() as u64);
     let answer = u64::from(request.max_tokens).min(window / 3);
-    bytes.div_ceil(BYTES_A_TOKEN) + answer <= window
+    bytes.div_ceil(BYTES_PER_TOKEN) + answer <= window
 }

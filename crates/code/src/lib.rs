@@ -1,16 +1,15 @@
-//! Code on trial.
+//! Code trials: a model writes a program for a task, and a sandbox runs it.
 //!
-//! A model writes a program for a task. It runs in a sandbox of its own; if it fails, a critic says why,
-//! and the model writes the next one, knowing all that was tried before: `generate → execute →
-//! (critique → generate …) → finalize`, three attempts unless more or fewer are asked for.
+//! Each program runs in a fresh sandbox. If it fails, a critic explains why, and the model writes the next program with
+//! all earlier attempts in its prompt: `generate → execute → (critique → generate …) → finalize`, by default three
+//! attempts.
 //!
-//! The trial is a [`Graph`]. Every call to the model and every execution is an effect under a stable
-//! key, such as `attempt-2/execute`, so that a run that was killed goes on where it was.
+//! The loop is a [`Graph`]. Every model call and every execution is an effect under a stable key such as
+//! `attempt-2/execute`, so a killed run can be resumed.
 //!
-//! What counts as success is the [`Task`]'s business: that the program ends well, and besides that the
-//! user's tests were run to their end and passed, or that it prints what is expected. What goes wrong
-//! has its rule: a program that fails is the critic's matter, a sandbox that breaks is ours and the same
-//! code is run again in another, and a provider that fails ends the run, which can go on later.
+//! The [`Task`] defines success: the program exits with code 0, and also passes the user's tests or prints the expected
+//! output if the task has them. Failures are handled by origin: the critic gets a failed program, a failed sandbox is
+//! replaced and the same code runs again, and a failed provider stops the run, which can be resumed later.
 
 mod answer;
 mod court;
@@ -37,28 +36,31 @@ use assize_graph::{END, Graph, InvalidGraph};
 pub use assize_sandbox::Language;
 
 pub use answer::{Critique, GeneratedCode};
-pub use court::{CannotKeep, Court, Facts, Keep, Options, Trouble};
-pub use execution::{CodeFailure, Execution, FailedTest, LeftFile, TestReport, telling_line};
+pub use court::{
+    CodeOptions, CodeRunner, CodeRunnerError, FileStorage, FileStorageError, SandboxFacts,
+};
+pub use execution::{CodeExecution, CodeFailure, FailedTest, OutputFile, TestReport, telling_line};
 pub use job::{
-    CodeAsk, CodeInput, CodeJob, CodePlan, EvalAsk, EvalInput, EvalJob, EvalPlan, INPUTS, Request,
-    check_inputs, check_names, package_layers, read_problems, run_reference, sessions,
+    CodeInput, CodeJob, CodeJobRequest, CodePlan, CodeRequest, EvalInput, EvalJob, EvalPlan,
+    EvalRequest, INPUTS, check_inputs, check_names, package_layers, read_problems, run_reference,
+    sessions,
 };
 pub use record::{history, left};
 pub use session::{Session, SessionError};
-pub use state::{Attempt, CodeState, Update};
-pub use task::{Expect, InputFile, Task, UnknownExpectation};
-pub use verdict::Verdict;
+pub use state::{Attempt, CodeState, CodeUpdate};
+pub use task::{CodeTask, ExpectedOutput, InputFile, InvalidExpectation};
+pub use verdict::CodeVerdict;
 
-/// Attempts at a task, where nothing else is asked for.
+/// Default maximum number of attempts.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// The trial as a graph.
-pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
-    let [generates, executes, criticises] = std::array::from_fn(|_| court.clone());
+/// Graph of the code loop.
+pub fn graph(court: Arc<CodeRunner>) -> Result<Graph<CodeState>, InvalidGraph> {
+    let [generator, executor, critic] = std::array::from_fn(|_| court.clone());
     Graph::builder("run")
-        .node("generate", move |context| generates.clone().generate(context))
-        .node("execute", move |context| executes.clone().execute(context))
-        .node("critique", move |context| criticises.clone().critique(context))
+        .node("generate", move |context| generator.clone().generate(context))
+        .node("execute", move |context| executor.clone().execute(context))
+        .node("critique", move |context| critic.clone().critique(context))
         .node("finalize", nodes::finalize)
         .start("generate")
         .route("generate", ["execute", "critique", "generate", "finalize"], |state, _| {
@@ -66,7 +68,7 @@ pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
                 Some(attempt) if attempt.is_final() => "finalize",
                 Some(Attempt { execution: Some(_), .. }) => "critique",
                 Some(Attempt { code: Some(_), .. }) => "execute",
-                // There is nothing to run, and nothing to criticise.
+                // The answer had no code: there is nothing to run or to criticise.
                 _ => next(state),
             }
         })
@@ -79,7 +81,7 @@ pub fn graph(court: Arc<Court>) -> Result<Graph<CodeState>, InvalidGraph> {
         .compile()
 }
 
-/// What comes after an attempt that failed.
+/// Node after a failed attempt.
 fn next(state: &CodeState) -> &'static str {
     if state.attempt() < state.task.max_attempts { "generate" } else { "finalize" }
 }

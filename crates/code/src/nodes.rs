@@ -1,11 +1,11 @@
-//! What happens in each node.
+//! Nodes of the code graph: generate, execute, critique and finalize.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use assize_graph::{Context, EffectError, Event, NodeError};
-use assize_llm::{AnswerError, ErrorKind, JsonAsk, Response, Spent};
-use assize_run::{Asking, ProgramId, RunEvent};
+use assize_graph::{Context, EffectError, GraphEvent, NodeError};
+use assize_llm::{AnswerError, CallTotals, ErrorKind, JsonRequest, ModelResponse};
+use assize_run::{JournaledModel, ProgramId, RunEvent};
 use assize_sandbox::Language;
 use assize_types::{Fingerprint, trail};
 use futures_util::StreamExt;
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
-use crate::court::{Court, Facts, Program, Trouble, fingerprint};
-use crate::execution::{CodeFailure, Execution};
-use crate::packages::Python;
-use crate::prompt::Words;
-use crate::state::{Attempt, CodeState, Update};
+use crate::court::{CodeProgram, CodeRunner, CodeRunnerError, SandboxFacts, fingerprint};
+use crate::execution::{CodeExecution, CodeFailure};
+use crate::packages::PythonVersion;
+use crate::prompt::CodePrompts;
+use crate::state::{Attempt, CodeState, CodeUpdate};
 
-type Updates = Result<Vec<Update>, NodeError>;
+type Updates = Result<Vec<CodeUpdate>, NodeError>;
 
-/// An execution that could not be had, as it would be written down.
+/// Message of an error that prevented an effect, in a serializable form.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 struct NotRun(String);
 
-impl Court {
-    fn words<'a>(&'a self, state: &'a CodeState, facts: &'a Facts) -> Words<'a> {
-        Words { state, facts, options: &self.options, packages: self.packages.as_ref() }
+impl CodeRunner {
+    fn words<'a>(&'a self, state: &'a CodeState, facts: &'a SandboxFacts) -> CodePrompts<'a> {
+        CodePrompts { state, facts, options: &self.options, packages: self.packages.as_ref() }
     }
 
-    /// The model writes a program; or several side by side, which are run at once.
+    /// Node: the model writes a program, or several candidates, which are then also run in parallel.
     pub(crate) async fn generate(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let number = state.attempt() + 1;
@@ -41,7 +41,7 @@ impl Court {
             Some(facts) => Arc::clone(facts),
             None => {
                 let facts = Arc::new(self.look_around(&context).await?);
-                updates.push(Update::LookedAround(Arc::clone(&facts)));
+                updates.push(CodeUpdate::LookedAround(Arc::clone(&facts)));
                 facts
             }
         };
@@ -69,31 +69,31 @@ impl Court {
                 dependencies: attempt.dependencies.clone(),
                 error: unread.map(ToString::to_string),
             });
-            updates.push(Update::Spent(spent));
-            updates.push(Update::Generated(Box::new(attempt)));
+            updates.push(CodeUpdate::Spent(spent));
+            updates.push(CodeUpdate::Generated(Box::new(attempt)));
         }
         Ok(updates)
     }
 
-    /// Asks for one program.
+    /// Requests one program from the model.
     async fn propose(
         &self,
         context: &Context<CodeState>,
-        facts: &Facts,
+        facts: &SandboxFacts,
         place: ProgramId,
-    ) -> Result<(Attempt, Spent), NodeError> {
-        let asking = Asking::new(context, &*self.model, format!("{place}/generate"));
+    ) -> Result<(Attempt, CallTotals), NodeError> {
+        let asking = JournaledModel::new(context, &*self.model, format!("{place}/generate"));
         let reader = CODE.reader.as_ref().ok_or(AnswerError::Schema)?;
         let mut request = self.words(context.state(), facts).generation();
-        // Equal questions are told apart.
+        // Distinguishes the otherwise equal requests of different samples and candidates.
         request.sample = context.state().task.sample * 100 + place.candidate.unwrap_or(0);
-        let ask = JsonAsk::<GeneratedCode>::new(request);
+        let ask = JsonRequest::<GeneratedCode>::new(request);
         let attempt = match asking.value(ask.read_by(reader)).await? {
             Ok(answer) => Attempt::proposed(place.attempt, answer.value),
             Err(
                 AnswerError::Unreadable { responses, .. } | AnswerError::CutOff { responses, .. },
             ) => self.without_shape(context.state(), facts, place, &responses),
-            // The first answer could not be read, and with it in the prompt there is no room for a second.
+            // The first answer was invalid, and the repair request that includes it exceeds the context window.
             Err(AnswerError::SecondCall { error, responses, .. })
                 if error.kind() == ErrorKind::ContextOverflow =>
             {
@@ -103,7 +103,7 @@ impl Court {
                 error: Some(CodeFailure::Declined),
                 ..Attempt::without_shape(place.attempt, None, "")
             },
-            // A provider that fails ends the run, which can go on later.
+            // A provider error stops the run, which can be resumed later.
             Err(error) => return Err(error.into()),
         };
         asking.go_on().await?;
@@ -114,17 +114,17 @@ impl Court {
         Ok((Attempt { candidate: place.candidate, ..attempt }, asking.spent()))
     }
 
-    /// An attempt with the program that stands in an answer of another shape, if one does.
+    /// Attempt from answers that do not match the schema, with the code block in them if there is one.
     fn without_shape(
         &self,
         state: &CodeState,
-        facts: &Facts,
+        facts: &SandboxFacts,
         place: ProgramId,
-        responses: &[Response],
+        responses: &[ModelResponse],
     ) -> Attempt {
         let found = responses.iter().rev().find_map(|one| answer::in_fences(&one.text));
-        let said = responses.last().map_or("", |last| &last.text);
-        let imported = match (&found, &self.packages, Python::of(&facts.version)) {
+        let text = responses.last().map_or("", |last| &last.text);
+        let imported = match (&found, &self.packages, PythonVersion::of(&facts.version)) {
             (Some(code), Some(packages), Some(python))
                 if state.task.language == Language::Python =>
             {
@@ -132,34 +132,33 @@ impl Court {
             }
             _ => Vec::new(),
         };
-        Attempt { dependencies: imported, ..Attempt::without_shape(place.attempt, found, said) }
+        Attempt { dependencies: imported, ..Attempt::without_shape(place.attempt, found, text) }
     }
 
-    /// Has several programs written and run side by side. The first that succeeds is the last of what
-    /// comes back, and the others are given up as far as they are; if none does, the last is one that
-    /// was run, since that is the one that is criticised.
+    /// Has several candidates written and run in parallel. The first that succeeds cancels the others and comes last in
+    /// the result. If none succeeds, the last one is a candidate that was run, because the critic reviews the last.
     async fn race(
         &self,
         context: &Context<CodeState>,
-        facts: &Facts,
+        facts: &SandboxFacts,
         number: u32,
         several: u32,
-    ) -> Result<Vec<(Attempt, Spent)>, NodeError> {
-        let tried: Mutex<BTreeMap<u32, (Attempt, Spent)>> = Mutex::default();
-        let note = &|candidate: u32, attempt: &Attempt, spent: Spent| {
+    ) -> Result<Vec<(Attempt, CallTotals)>, NodeError> {
+        let tried: Mutex<BTreeMap<u32, (Attempt, CallTotals)>> = Mutex::default();
+        let record = &|candidate: u32, attempt: &Attempt, spent: CallTotals| {
             let mut tried = tried.lock().unwrap_or_else(PoisonError::into_inner);
             tried.insert(candidate, (attempt.clone(), spent));
         };
         let run = |candidate: u32| async move {
             let place = ProgramId { attempt: number, candidate: Some(candidate) };
             let (mut attempt, spent) = self.propose(context, facts, place).await?;
-            note(candidate, &attempt, spent);
+            record(candidate, &attempt, spent);
             if let Some(code) = &attempt.code {
-                let program = Program { code, dependencies: &attempt.dependencies, facts };
+                let program = CodeProgram { code, dependencies: &attempt.dependencies, facts };
                 let execution = self.try_code(context, program, place).await?;
                 attempt.error = execution.failure.clone();
                 attempt.execution = Some(execution);
-                note(candidate, &attempt, spent);
+                record(candidate, &attempt, spent);
             }
             Ok::<_, NodeError>(attempt.succeeded())
         };
@@ -170,7 +169,7 @@ impl Court {
             while let Some(done) = running.next().await {
                 match done {
                     Ok(succeeded) => success = succeeded,
-                    // The others may succeed all the same.
+                    // The other candidates may still succeed.
                     Err(error) => drop(stopped.get_or_insert(error)),
                 }
                 if success {
@@ -179,14 +178,14 @@ impl Court {
             }
             drop(running);
             if !success && stopped.is_some() {
-                return Err(NotRun("one of several programs could not be tried".to_owned()));
+                return Err(NotRun("a candidate program could not be run".to_owned()));
             }
             let tried = std::mem::take(&mut *tried.lock().unwrap_or_else(PoisonError::into_inner));
             let mut tried: Vec<_> = tried.into_values().collect();
             tried.sort_by_key(|(attempt, _)| (attempt.succeeded(), attempt.execution.is_some()));
             Ok(tried)
         };
-        // How it went is written down, so that the same one wins when the run is taken up again.
+        // The result is an effect, so that the same candidate wins when the run is resumed.
         let key = format!("attempt-{number}/race");
         match context.effect(&key, || Fingerprint::NONE, race, |_| Vec::new()).await {
             Ok(tried) => Ok(tried),
@@ -195,42 +194,42 @@ impl Court {
         }
     }
 
-    /// What there is in the sandbox, found out once in the life of the run.
-    async fn look_around(&self, context: &Context<CodeState>) -> Result<Facts, NodeError> {
+    /// Detects the environment of programs, once per run.
+    async fn look_around(&self, context: &Context<CodeState>) -> Result<SandboxFacts, NodeError> {
         let language = context.state().task.language;
         let look = async {
             let facts = self.facts(language).await?;
-            Ok(Facts { files: self.carried()?, ..facts })
+            Ok(SandboxFacts { files: self.carried()?, ..facts })
         };
         once(context, "sandbox", Fingerprint::NONE, look, |_| Vec::new()).await
     }
 
-    /// The program runs in a sandbox of its own.
+    /// Node: runs the program of the last attempt in a fresh sandbox.
     pub(crate) async fn execute(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let (Some(last), Some(facts)) = (state.history.last(), &state.facts) else {
             return Ok(Vec::new());
         };
         let code = last.code.as_deref().unwrap_or_default();
-        let program = Program { code, dependencies: &last.dependencies, facts };
+        let program = CodeProgram { code, dependencies: &last.dependencies, facts };
         let place = ProgramId { attempt: state.attempt(), candidate: None };
         let execution = self.try_code(&context, program, place).await?;
         self.commit(&context, place.attempt, &execution).await?;
-        Ok(vec![Update::Executed(Box::new(execution))])
+        Ok(vec![CodeUpdate::Executed(Box::new(execution))])
     }
 
     async fn try_code(
         &self,
         context: &Context<CodeState>,
-        program: Program<'_>,
+        program: CodeProgram<'_>,
         place: ProgramId,
-    ) -> Result<Execution, NodeError> {
+    ) -> Result<CodeExecution, NodeError> {
         let task = &context.state().task;
         let ProgramId { attempt, candidate } = place;
         context.emit(RunEvent::ExecutionStarted { attempt, candidate });
         let request = fingerprint(task, program, &self.options.spec);
-        let tell = |execution: &Execution| {
-            let Execution { outcome, failure, .. } = execution;
+        let events = |execution: &CodeExecution| {
+            let CodeExecution { outcome, failure, .. } = execution;
             let complete = RunEvent::ExecutionComplete {
                 attempt,
                 candidate,
@@ -245,15 +244,15 @@ impl Court {
             vec![complete.into()]
         };
         let run = self.run(task, place, program);
-        once(context, &format!("{place}/execute"), request, run, tell).await
+        once(context, &format!("{place}/execute"), request, run, events).await
     }
 
-    /// Hands the files of an execution on, once in the life of the run.
+    /// Saves the files of an execution to the session, once per run.
     async fn commit(
         &self,
         context: &Context<CodeState>,
         number: u32,
-        execution: &Execution,
+        execution: &CodeExecution,
     ) -> Result<(), NodeError> {
         let was_run = execution.failure.as_ref().is_none_or(CodeFailure::was_run);
         if self.session.is_none() || !was_run {
@@ -263,18 +262,18 @@ impl Court {
         once(context, &key, Fingerprint::NONE, self.hand_on(execution), |_| Vec::new()).await
     }
 
-    /// The critic says why it failed.
+    /// Node: the critic explains why the last attempt failed.
     pub(crate) async fn critique(self: Arc<Self>, context: Context<CodeState>) -> Updates {
         let state = context.state();
         let number = state.attempt();
         let Some(facts) = &state.facts else { return Ok(Vec::new()) };
         let key = format!("attempt-{number}/critique");
-        let asking = Asking::new(&context, &*self.model, key);
+        let asking = JournaledModel::new(&context, &*self.model, key);
         let reader = CRITIQUE.reader.as_ref().ok_or(AnswerError::Schema)?;
-        let ask = JsonAsk::<Critique>::new(self.words(state, facts).criticism());
+        let ask = JsonRequest::<Critique>::new(self.words(state, facts).criticism());
         let critique = match asking.value(ask.read_by(reader)).await? {
             Ok(answer) => Some(answer.value),
-            // What happened is known all the same, and is what the next attempt needs most.
+            // Continue without a critique: the next attempt mainly needs the error itself.
             Err(
                 AnswerError::Unreadable { .. }
                 | AnswerError::CutOff { .. }
@@ -292,13 +291,13 @@ impl Court {
             attempt: number,
             critique: critique.as_ref().map(|critique| json!(critique)),
         });
-        let mut updates = vec![Update::Spent(asking.spent())];
-        updates.extend(critique.map(Update::Criticised));
+        let mut updates = vec![CodeUpdate::Spent(asking.spent())];
+        updates.extend(critique.map(CodeUpdate::Criticised));
         Ok(updates)
     }
 }
 
-/// Says what it came to.
+/// Node: emits the result of the loop.
 pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     let state = context.state();
     let (success, attempts) = (state.succeeded(), state.attempt());
@@ -306,26 +305,26 @@ pub(crate) async fn finalize(context: Context<CodeState>) -> Updates {
     Ok(Vec::new())
 }
 
-/// Does something in a sandbox once in the life of the run.
+/// Runs a future as an effect of the journal: a resumed run replays its result.
 async fn once<T: Serialize + serde::de::DeserializeOwned>(
     context: &Context<CodeState>,
     key: &str,
     request: Fingerprint,
-    act: impl Future<Output = Result<T, Trouble>>,
-    tell: impl FnOnce(&T) -> Vec<Event>,
+    act: impl Future<Output = Result<T, CodeRunnerError>>,
+    events: impl FnOnce(&T) -> Vec<GraphEvent>,
 ) -> Result<T, NodeError> {
     let mut original = None;
     let act = async {
         act.await.map_err(|trouble| {
-            let words = NotRun(trouble.to_string());
+            let message = NotRun(trouble.to_string());
             original = Some(trouble);
-            words
+            message
         })
     };
-    match context.effect(key, || request, act, tell).await {
+    match context.effect(key, || request, act, events).await {
         Ok(value) => Ok(value),
         Err(EffectError::Stop(error)) => Err(NodeError::Stop(error)),
-        // It is not written down: the next life of the run tries again.
+        // Failures are not recorded, so a resumed run tries again.
         Err(EffectError::Failed(failed)) => Err(match original {
             Some(trouble) => trouble.into(),
             None => failed.error.into(),

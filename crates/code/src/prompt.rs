@@ -1,21 +1,21 @@
-//! What is said to the model, laid out for its provider's cache.
+//! Prompts of the code loop, laid out for prompt caching.
 //!
-//! Rules, sandbox and task come first and never change within a run; then what was tried, which only
-//! grows; last what is wanted now. Whoever writes and whoever criticises share everything but that.
+//! Rules, sandbox and task come first and never change within a run. Then come the earlier attempts, which only grow,
+//! and last the current instruction. Generation and critique share everything but that instruction.
 
 use std::fmt::Write as _;
 
 use assize_config::ALLOWED_PACKAGES;
-use assize_llm::{Prompt, Request, Schema, Turn, fenced};
+use assize_llm::{ModelRequest, Prompt, Schema, TranscriptTurn, fenced};
 use assize_sandbox::Language;
 
 use crate::answer::{CODE, CRITIQUE};
-use crate::court::{Facts, Options};
+use crate::court::{CodeOptions, SandboxFacts};
 use crate::execution::CodeFailure;
-use crate::extent::{EXTENTS, Extent, fits};
-use crate::packages::{Packages, normal};
+use crate::extent::{EXTENTS, PromptSize, fits};
+use crate::packages::{PackageSource, normal};
 use crate::state::{Attempt, CodeState};
-use crate::task::Task;
+use crate::task::CodeTask;
 
 pub(crate) const RULES: &str = include_str!("../prompts/rules.txt").trim_ascii_end();
 
@@ -23,19 +23,19 @@ const EXAMPLES: &str = include_str!("../prompts/examples.txt").trim_ascii_end();
 
 pub(crate) const SHORT_RULES: &str = include_str!("../prompts/short_rules.txt").trim_ascii_end();
 
-/// The words of one run.
+/// Builder of the prompts of one run.
 #[derive(Clone, Copy)]
-pub(crate) struct Words<'a> {
+pub(crate) struct CodePrompts<'a> {
     pub(crate) state: &'a CodeState,
-    pub(crate) facts: &'a Facts,
-    pub(crate) options: &'a Options,
-    /// What may be added to the sandbox.
-    pub(crate) packages: Option<&'a Packages>,
+    pub(crate) facts: &'a SandboxFacts,
+    pub(crate) options: &'a CodeOptions,
+    /// Packages that may be added to the sandbox.
+    pub(crate) packages: Option<&'a PackageSource>,
 }
 
-impl Words<'_> {
-    /// Asks for the next program.
-    pub(crate) fn generation(self) -> Request {
+impl CodePrompts<'_> {
+    /// Request for the next program.
+    pub(crate) fn generation(self) -> ModelRequest {
         let now = match self.state.attempt() {
             0 => "Write the program.".to_owned(),
             tried => format!(
@@ -47,8 +47,8 @@ impl Words<'_> {
         self.fitted(&format!("Now: {now}"), &CODE.schema)
     }
 
-    /// Asks why the last one failed.
-    pub(crate) fn criticism(self) -> Request {
+    /// Request for a critique of the last attempt.
+    pub(crate) fn criticism(self) -> ModelRequest {
         self.fitted(
             "Now: be the critic of the last attempt. Read its code against what happened, find the \
              cause, not only the place where it showed, and say what to change. Name lines, values and \
@@ -60,8 +60,8 @@ impl Words<'_> {
         )
     }
 
-    /// The fullest request that fits the model's context window, or else the shortest one.
-    fn fitted(self, tail: &str, schema: &Schema) -> Request {
+    /// Fullest request that fits the model's context window, or else the shortest.
+    fn fitted(self, tail: &str, schema: &Schema) -> ModelRequest {
         let [fullest, .., shortest] = &EXTENTS;
         let Some(window) = self.options.context_window else {
             return self.request(tail, schema, fullest);
@@ -71,7 +71,7 @@ impl Words<'_> {
         fitting.unwrap_or_else(|| self.request(tail, schema, shortest))
     }
 
-    fn request(self, tail: &str, schema: &Schema, extent: &Extent) -> Request {
+    fn request(self, tail: &str, schema: &Schema, extent: &PromptSize) -> ModelRequest {
         let task = &self.state.task;
         let mut prompt = Prompt::default().block("rules", extent.rules);
         if extent.examples {
@@ -80,20 +80,20 @@ impl Words<'_> {
         let prompt = prompt
             .block("sandbox", self.sandbox(extent))
             .block("task", describe(task, self.facts, extent));
-        let told = self.state.history.iter().map(|attempt| told(attempt, extent));
+        let turns = self.state.history.iter().map(|attempt| attempt_turn(attempt, extent));
         let skipped = self.state.history.len().saturating_sub(extent.attempts);
-        let transcript = told.skip(skipped).collect();
+        let transcript = turns.skip(skipped).collect();
         let prompt = Prompt { transcript, tail: tail.to_owned(), ..prompt };
-        Request {
+        ModelRequest {
             temperature: self.options.temperature,
             max_tokens: self.options.max_tokens,
             schema: Some(schema.clone()),
-            ..Request::new(prompt)
+            ..ModelRequest::new(prompt)
         }
     }
 
-    /// Some of the packages that are there; those first that programs are likely to want.
-    fn installed(self, extent: &Extent) -> String {
+    /// List of installed packages, starting with those that are on the list of allowed packages.
+    fn installed(self, extent: &PromptSize) -> String {
         let wanted = |installed: &&String| {
             let name = installed.split("==").next().unwrap_or_default();
             self.packages.is_some_and(|packages| packages.allowed.contains(&normal(name)))
@@ -104,7 +104,7 @@ impl Words<'_> {
         listed(&shown, self.facts.modules.len())
     }
 
-    fn sandbox(self, extent: &Extent) -> String {
+    fn sandbox(self, extent: &PromptSize) -> String {
         let (language, facts) = (self.state.task.language, self.facts);
         let limits = &self.options.spec.limits;
         let more = match (language, self.packages) {
@@ -115,11 +115,11 @@ impl Words<'_> {
                 let mut allowed: Vec<&str> = packages.allowed.iter().map(String::as_str).collect();
                 let all = allowed.len();
                 if extent.addable < all {
-                    // Those first that programs are likely to want.
-                    let usual = |name: &&str| {
+                    // In the order of the default list, which starts with the most used packages.
+                    let rank = |name: &&str| {
                         ALLOWED_PACKAGES.split_whitespace().position(|one| one == *name)
                     };
-                    allowed.sort_by_key(|name| usual(name).unwrap_or(usize::MAX));
+                    allowed.sort_by_key(|name| rank(name).unwrap_or(usize::MAX));
                     allowed.truncate(extent.addable);
                 }
                 format!(
@@ -163,13 +163,14 @@ impl Words<'_> {
     }
 }
 
-/// Names, and that there are others where not all are shown.
+/// Joins names, and adds `and others` if not all are shown.
 fn listed(shown: &[&str], all: usize) -> String {
     let more = if shown.len() < all { " and others" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
-fn describe(task: &Task, facts: &Facts, extent: &Extent) -> String {
+/// Describes the task with its files, tests and expected output.
+fn describe(task: &CodeTask, facts: &SandboxFacts, extent: &PromptSize) -> String {
     let mut text = format!("{}\n", fenced("The task", &task.task));
     if task.inputs.is_empty() {
         text.push_str("No files are given.\n");
@@ -219,13 +220,13 @@ fn describe(task: &Task, facts: &Facts, extent: &Extent) -> String {
     text
 }
 
-/// What a file looks like, as far as it is text.
-fn glimpse(bytes: &[u8], most: usize) -> String {
-    let start = &bytes[..bytes.len().min(most)];
+/// Describes the start of a file, if it is text.
+fn glimpse(bytes: &[u8], max: usize) -> String {
+    let start = &bytes[..bytes.len().min(max)];
     match std::str::from_utf8(start) {
         _ if bytes.is_empty() => "it is empty".to_owned(),
         Ok(text) if !text.contains('\0') => format!("it begins with {text:?}"),
-        // Cut in the middle of a character.
+        // Valid UTF-8 that was cut within a character.
         Err(error) if error.error_len().is_none() && !start.contains(&0) => {
             let text = String::from_utf8_lossy(&start[..error.valid_up_to()]);
             format!("it begins with {text:?}")
@@ -234,8 +235,8 @@ fn glimpse(bytes: &[u8], most: usize) -> String {
     }
 }
 
-/// One attempt, as it is told to whoever comes after it.
-fn told(attempt: &Attempt, extent: &Extent) -> Turn {
+/// Describes one attempt: its code, outcome, output, failed tests and critique.
+fn attempt_turn(attempt: &Attempt, extent: &PromptSize) -> TranscriptTurn {
     let mut text = format!("Attempt {}", attempt.attempt);
     if let Some(candidate) = attempt.candidate {
         let _ = write!(text, ", program {candidate}");
@@ -293,14 +294,14 @@ fn told(attempt: &Attempt, extent: &Extent) -> Turn {
             let _ = writeln!(text, "- fix: {}", one_line(fix, extent));
         }
     }
-    Turn::User { text: text.into() }
+    TranscriptTurn::User { text: text.into() }
 }
 
-fn one_line(text: &str, extent: &Extent) -> String {
+fn one_line(text: &str, extent: &PromptSize) -> String {
     assize_types::text::shorten(&assize_types::text::one_line(text), extent.words.1)
 }
 
-/// The beginning and the end of a long text.
+/// Start and end of a text that is too long.
 fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
     let count = text.chars().count();
     if count <= head + tail {
@@ -315,56 +316,58 @@ fn shortened(text: &str, (head, tail): (usize, usize)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::Execution;
+    use crate::execution::CodeExecution;
     use crate::extent::fits;
     use crate::packages::allowed;
-    use crate::state::Update;
+    use crate::state::CodeUpdate;
     use assize_graph::State;
 
-    /// A run after two attempts that failed with long outputs, in a sandbox with many packages.
+    /// State after two failed attempts with long outputs.
     fn late_state() -> CodeState {
         let mut state =
-            CodeState::new(Task::new("Plot the sales of each month, and name the best one."));
+            CodeState::new(CodeTask::new("Plot the sales of each month, and name the best one."));
         for number in 1..=2 {
             let code = "print('a line of the program')\n".repeat(200);
-            let mut execution = Execution::not_run(CodeFailure::Declined);
+            let mut execution = CodeExecution::not_run(CodeFailure::Declined);
             execution.stderr = "Traceback: something went wrong here\n".repeat(300);
             execution.failure = Some(CodeFailure::NoCode);
             let attempt = Attempt::without_shape(number, Some(code), "");
-            state.apply(Update::Generated(Box::new(attempt)));
-            state.apply(Update::Executed(Box::new(execution)));
+            state.apply(CodeUpdate::Generated(Box::new(attempt)));
+            state.apply(CodeUpdate::Executed(Box::new(execution)));
         }
         state
     }
 
-    fn requests(window: Option<u64>, state: &CodeState) -> [Request; 2] {
+    fn requests(window: Option<u64>, state: &CodeState) -> [ModelRequest; 2] {
         let modules = (0..300).map(|number| format!("package-{number}==1.{number}")).collect();
-        let facts = Facts { version: "3.11.2".to_owned(), modules, files: Vec::new() };
-        let packages = Packages {
+        let facts = SandboxFacts { version: "3.11.2".to_owned(), modules, files: Vec::new() };
+        let packages = PackageSource {
             folder: "/nowhere".into(),
             allowed: allowed("+").into_iter().collect(),
             pip: Vec::new(),
             wheels: None,
             env: Vec::new(),
         };
-        let options = Options { context_window: window, max_tokens: 4096, ..Options::default() };
-        let words = Words { state, facts: &facts, options: &options, packages: Some(&packages) };
+        let options =
+            CodeOptions { context_window: window, max_tokens: 4096, ..CodeOptions::default() };
+        let words =
+            CodePrompts { state, facts: &facts, options: &options, packages: Some(&packages) };
         [words.generation(), words.criticism()]
     }
 
-    fn text(request: &Request) -> String {
+    fn text(request: &ModelRequest) -> String {
         let mut all = String::new();
         request.prompt.each_text(&mut |text| all.push_str(text));
         all
     }
 
     #[test]
-    fn prompts_of_the_code_loop_fit_a_window_of_2048_tokens() {
-        let fresh = CodeState::new(Task::new("Add two numbers."));
+    fn prompts_fit_a_context_window_of_2048_tokens() {
+        let fresh = CodeState::new(CodeTask::new("Add two numbers."));
         for state in [fresh, late_state()] {
             for request in requests(Some(2048), &state) {
                 let text = text(&request);
-                // Four bytes a token would be usual; a quarter of the window stays for the answer.
+                // A token usually has four bytes; a quarter of the window is left for the answer.
                 assert!(text.len() < 1536 * 4, "{} bytes: {text}", text.len());
                 assert!(fits(&request, 2048), "{text}");
                 assert!(text.contains(&state.task.task), "{text}");
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_are_shortened_only_as_far_as_the_window_asks() {
+    fn prompts_are_shortened_only_as_far_as_needed() {
         let state = late_state();
         let lengths: Vec<usize> =
             [None, Some(128_000), Some(16_000), Some(8192), Some(4096), Some(2048)]
@@ -384,7 +387,7 @@ mod tests {
         assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[5] * 3 < lengths[0], "{lengths:?}");
         let [request, _] = requests(Some(4096), &state);
         let shown = text(&request);
-        // Those packages that programs are likely to want come first.
+        // The most used packages come first.
         assert!(shown.contains("numpy, pandas") || !shown.contains("but only these"), "{shown}");
     }
 }

@@ -1,19 +1,19 @@
-//! What the journal of a run knows of its attempts, also where the run never came to its end.
+//! Reconstructs the attempts of a run from its journal, also if the run has not finished.
 
-use assize_graph::{Outcome, Record};
-use assize_llm::answer::Shape;
-use assize_llm::{Response, Spent};
+use assize_graph::{EffectOutcome, EffectRecord};
+use assize_llm::answer::TypedSchema;
+use assize_llm::{CallTotals, ModelResponse};
 use serde::de::DeserializeOwned;
 
 use crate::answer::{self, CODE, CRITIQUE, Critique, GeneratedCode};
-use crate::execution::{Execution, LeftFile};
+use crate::execution::{CodeExecution, OutputFile};
 use crate::state::Attempt;
 
-/// Every attempt as far as it got, out of the records of a run.
-pub fn history(records: &[Record]) -> Vec<Attempt> {
+/// All attempts of a run, complete or not, from its journal records.
+pub fn history(records: &[EffectRecord]) -> Vec<Attempt> {
     let mut history: Vec<Attempt> = Vec::new();
     for record in records {
-        let Outcome::Done(text) = &record.outcome else { continue };
+        let EffectOutcome::Done(text) = &record.outcome else { continue };
         let key = record.key.to_string();
         let place = key.strip_prefix("attempt-").and_then(|key| key.split_once('/'));
         let Some((number, part)) = place else { continue };
@@ -23,12 +23,12 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                 Some((candidate, part)) => (candidate.parse::<u32>().ok(), part),
                 None => (None, part),
             };
-        let is_meant = |one: &&mut Attempt| (one.attempt, one.candidate) == (number, candidate);
-        let current = history.iter_mut().find(is_meant);
-        // What was asked for a second time is numbered.
+        let is_same = |one: &&mut Attempt| (one.attempt, one.candidate) == (number, candidate);
+        let current = history.iter_mut().find(is_same);
+        // Repeated requests have a number after a `-` in their key.
         match (part.split('-').next(), current) {
             (Some("generate"), current) => {
-                let Ok(response) = serde_json::from_str::<Response>(text) else { continue };
+                let Ok(response) = serde_json::from_str::<ModelResponse>(text) else { continue };
                 let attempt = match read::<GeneratedCode>(&CODE, &response) {
                     Some(generated) => Attempt::proposed(number, generated),
                     None => {
@@ -43,19 +43,19 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
                 }
             }
             (Some("execute"), Some(current)) => {
-                let Ok(execution) = serde_json::from_str::<Execution>(text) else { continue };
+                let Ok(execution) = serde_json::from_str::<CodeExecution>(text) else { continue };
                 current.error = execution.failure.clone();
                 current.execution = Some(execution);
             }
             (Some("race"), _) => {
-                let tried = serde_json::from_str::<Vec<(Attempt, Spent)>>(text);
+                let tried = serde_json::from_str::<Vec<(Attempt, CallTotals)>>(text);
                 let Ok(tried) = tried else { continue };
                 history.retain(|one| one.attempt != number);
                 history.extend(tried.into_iter().map(|(attempt, _)| attempt));
             }
             (Some("critique"), _) => {
-                let response = serde_json::from_str::<Response>(text).ok();
-                // Of several, the last was criticised.
+                let response = serde_json::from_str::<ModelResponse>(text).ok();
+                // The critic reviews the last candidate.
                 let last = history.iter_mut().rev().find(|one| one.attempt == number);
                 if let Some(last) = last {
                     last.critique = response.and_then(|one| read::<Critique>(&CRITIQUE, &one));
@@ -67,14 +67,13 @@ pub fn history(records: &[Record]) -> Vec<Attempt> {
     history
 }
 
-fn read<T: DeserializeOwned>(shape: &Shape, response: &Response) -> Option<T> {
+fn read<T: DeserializeOwned>(shape: &TypedSchema, response: &ModelResponse) -> Option<T> {
     let (value, _) = shape.reader.as_ref()?.read(&response.text).ok()?;
     serde_json::from_value(value).ok()
 }
 
-/// The files that the program of a run left: of the last that left any, which is the one that succeeded, or of a
-/// session the last.
-pub fn left(history: &[Attempt]) -> Vec<LeftFile> {
+/// Files of the last attempt that left any: the attempt that succeeded, or in a session the last one.
+pub fn left(history: &[Attempt]) -> Vec<OutputFile> {
     let executions = history.iter().filter_map(|attempt| attempt.execution.as_ref());
     let left = executions.map(|execution| &execution.files).rfind(|files| !files.is_empty());
     left.cloned().unwrap_or_default()

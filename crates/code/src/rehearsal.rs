@@ -1,18 +1,17 @@
-//! What the rehearsal model knows to say about code: a handful of tasks of its own, by heart, so that the
-//! whole loop can be seen without a model.
+//! Scripted answers of the rehearsal model for a few code tasks, so that the whole loop can be shown without a model.
 
-use assize_llm::{ErrorKind, ModelError, Request, Turn};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, TranscriptTurn};
 use assize_sandbox::Language;
 use serde_json::json;
 
 use crate::answer::{CODE, CRITIQUE};
 
-/// A task that is known by heart.
+/// Scripted task.
 struct Scene {
     task: &'static str,
-    /// The program of each attempt, and why it is written like this.
+    /// Program of each attempt, with its reasoning and confidence.
     programs: &'static [(&'static str, &'static str, f64)],
-    /// The file that it reads, if it reads one.
+    /// File that the program reads, if any.
     reads: Option<&'static str>,
 }
 
@@ -67,19 +66,19 @@ static SCENES: [Scene; 5] = [
         task: "Count down from ten",
         programs: &[(
             include_str!("../rehearsal/countdown.py"),
-            "Each number is written at once, so that whoever watches sees it.",
+            "Each number is written at once, so that a viewer sees it immediately.",
             0.97,
         )],
         reads: None,
     },
 ];
 
-/// The tasks that are known by heart.
+/// Tasks that the rehearsal model supports.
 pub fn tasks() -> Vec<&'static str> {
     SCENES.iter().map(|scene| scene.task).collect()
 }
 
-/// Whether a task is one of them, and to be done in Python.
+/// Whether the rehearsal model supports a task: it is scripted, and the language is Python.
 pub fn knows(task: &str, language: Language) -> bool {
     language == Language::Python && scene(task).is_some()
 }
@@ -89,15 +88,15 @@ fn scene(task: &str) -> Option<&'static Scene> {
     SCENES.iter().find(|scene| task.eq_ignore_ascii_case(scene.task))
 }
 
-/// What the rehearsal model answers to a request about code; `None` if it is about something else.
-pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
+/// Answer of the rehearsal model to a request of the code loop; `None` for other requests.
+pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let writes = *schema == CODE.schema;
     if !writes && *schema != CRITIQUE.schema {
         return None;
     }
     let block = request.prompt.blocks.iter().find(|block| block.name == "task")?;
-    // The first line between its marks is all of such a task.
+    // Scripted tasks have one line, which follows the two lines that open the fenced block.
     let Some(scene) = block.text.lines().nth(2).and_then(scene) else {
         return Some(Err(unknown()));
     };
@@ -106,19 +105,19 @@ pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
         let (code, reasoning, confidence) = scene.programs[tried.min(scene.programs.len() - 1)];
         json!({"code": code, "dependencies": [], "reasoning": reasoning, "confidence": confidence})
     } else {
-        let told = match request.prompt.transcript.last() {
-            Some(Turn::User { text }) => &**text,
+        let last = match request.prompt.transcript.last() {
+            Some(TranscriptTurn::User { text }) => &**text,
             _ => "",
         };
-        let (issue, fix) = critique(scene, told);
+        let (issue, fix) = critique(scene, last);
         json!({"issues": [issue], "suggested_fixes": [fix]})
     };
     Some(Ok(answer.to_string()))
 }
 
-/// An issue and its fix, from what is told of the last attempt: the rehearsal model has no other knowledge.
-fn critique(scene: &Scene, told: &str) -> (String, String) {
-    let happened = told.lines().find_map(|line| {
+/// Issue and fix, derived from the prompt's description of the last attempt.
+fn critique(scene: &Scene, attempt: &str) -> (String, String) {
+    let happened = attempt.lines().find_map(|line| {
         line.strip_prefix("What happened: ").or_else(|| line.strip_prefix("It was not run: "))
     });
     let Some(happened) = happened.map(|words| words.trim_end_matches('.')) else {
@@ -128,7 +127,7 @@ fn critique(scene: &Scene, told: &str) -> (String, String) {
         );
     };
     if let Some(file) = scene.reads
-        && told.lines().any(|line| line.starts_with("FileNotFoundError") && line.contains(file))
+        && attempt.lines().any(|line| line.starts_with("FileNotFoundError") && line.contains(file))
     {
         return (
             format!("The program opens `{file}`, and no such file is in the sandbox."),
@@ -136,12 +135,12 @@ fn critique(scene: &Scene, told: &str) -> (String, String) {
                 .to_owned(),
         );
     }
-    // Python's own last word, where there is one.
+    // Prefer the last line of a Python traceback.
     let is_error = |line: &&str| {
         let kind = line.split(':').next().unwrap_or_default();
         kind.ends_with("Error") && !kind.contains(' ')
     };
-    let happened = told.lines().rfind(is_error).unwrap_or(happened);
+    let happened = attempt.lines().rfind(is_error).unwrap_or(happened);
     let fix = if happened.starts_with("KeyError") {
         "Look which keys the records have, and use those."
     } else if happened.contains("JSONDecodeError") || happened.contains("UnicodeDecodeError") {
@@ -152,11 +151,11 @@ fn critique(scene: &Scene, told: &str) -> (String, String) {
     (format!("The program failed: {happened}."), fix.to_owned())
 }
 
-/// That a task is none of them, and what to do about it.
+/// Error for a task that the rehearsal model does not support.
 pub fn unknown() -> ModelError {
     let tasks: Vec<String> = tasks().into_iter().map(|task| format!("\"{task}\"")).collect();
     let message = format!(
-        "no model is configured, and the rehearsal model knows only these tasks by heart, in Python: {}",
+        "no model is configured, and the rehearsal model supports only these Python tasks: {}",
         tasks.join(", ")
     );
     ModelError::new(ErrorKind::BadRequest, message).with_hint(
@@ -170,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scene_can_be_played_to_its_end() {
+    fn every_scripted_task_has_a_program() {
         for scene in &SCENES {
             assert!(!scene.programs.is_empty());
         }
     }
 
     #[test]
-    fn critique_names_what_happened_and_nothing_else() {
+    fn critique_names_the_error_of_the_last_attempt() {
         let scene = scene("Read data from users.json and print usernames").unwrap();
         let missing = "What happened: it ended with exit code 1.\n\
                        FileNotFoundError: [Errno 2] No such file or directory: 'users.json'\n";
@@ -187,14 +186,14 @@ mod tests {
             ("json.decoder.JSONDecodeError: Expecting value", "the file's content"),
             ("TypeError: 'int' object is not iterable", "what the message names"),
         ] {
-            let told =
+            let attempt =
                 format!("What happened: it ended with exit code 1.\nTraceback\n{error}\nend\n");
-            let (issue, said) = critique(scene, &told);
+            let (issue, suggested) = critique(scene, &attempt);
             assert!(
                 issue.ends_with(&format!("{error}.")) && !issue.contains("no such file"),
                 "{issue}"
             );
-            assert!(said.contains(fix), "{said}");
+            assert!(suggested.contains(fix), "{suggested}");
         }
         assert!(critique(scene, "").0.contains("Nothing is told"));
     }

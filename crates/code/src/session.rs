@@ -1,7 +1,7 @@
-//! Working files that outlive a run: a folder, changed as a whole after each execution.
+//! Sessions: working files that outlive a run, in a folder that is replaced as a whole after each execution.
 //!
-//! Sandboxes never see the folder itself. Its files are given to each fresh one, and what is there at
-//! its end takes their place in one step, so that whoever is killed leaves the old ones or the new ones.
+//! Sandboxes never see the folder itself. Its files are copied into each fresh sandbox, and the files at the end of the
+//! execution replace them atomically, so that a killed process leaves either the old or the new files.
 
 use assize_types::{Failure, FailureKind, Fingerprint};
 use std::fs::{self, File};
@@ -14,39 +14,39 @@ const FILES: &str = "files";
 const LOCK: &str = "lock";
 const UNFINISHED: &str = ".new-";
 
-/// The deepest folder, and the most files.
-const DEEPEST: usize = 16;
-const MOST_FILES: usize = 5000;
+/// Maximum depth of folders, and maximum number of files.
+const MAX_DEPTH: usize = 16;
+const MAX_FILES: usize = 5000;
 
-/// A session that this process has for itself.
+/// Session that this process has locked.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
-    /// Held as long as it is used.
+    /// Lock file, locked while the session is open.
     _lock: File,
 }
 
-/// A session that cannot be used.
+/// Why a session cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    #[error("`{0}` is no name for a session: use letters, digits, `-` and `_`, 60 at most")]
+    #[error("invalid session name `{0}`: use at most 60 letters, digits, `-` and `_`")]
     Name(String),
     #[error("another run is using the session `{0}`")]
     InUse(String),
-    #[error("the files of the session cannot be used")]
+    #[error("cannot access the files of the session")]
     Files(#[from] io::Error),
     #[error(
         "the files of the session `{name}` take more room than the {} MB of the sandbox",
         most >> 20
     )]
     TooLarge { name: String, most: u64 },
-    #[error("the session has more than {MOST_FILES} files, or they are in too many folders")]
+    #[error("the session has more than {MAX_FILES} files, or folders deeper than {MAX_DEPTH}")]
     TooMany,
     #[error("another run has changed the files of the session since the program ran")]
     Changed,
 }
 
-/// What tells files apart from others: their names and contents, in order of names.
+/// Fingerprint of a set of files, sorted by name: their names and contents.
 pub(crate) fn fingerprint<'a>(
     files: impl Iterator<Item = (&'a String, Fingerprint)>,
 ) -> Fingerprint {
@@ -59,7 +59,7 @@ pub(crate) fn fingerprint_of(files: &[(String, Vec<u8>)]) -> Fingerprint {
 }
 
 impl Session {
-    /// Opens a session, or begins it.
+    /// Opens and locks a session; creates it if it does not exist.
     pub fn open(root: &Path, name: &str) -> Result<Session, SessionError> {
         let folder = root.join(checked(name)?);
         fs::create_dir_all(folder.join(FILES))?;
@@ -68,7 +68,7 @@ impl Session {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(SessionError::InUse(name.to_owned()));
         }
-        // Whoever began them was killed.
+        // Remove what a killed process left unfinished.
         for entry in fs::read_dir(&folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
                 fs::remove_dir_all(entry.path())?;
@@ -77,7 +77,7 @@ impl Session {
         Ok(Session { folder, _lock: lock })
     }
 
-    /// The names of all sessions, in order.
+    /// Names of all sessions, sorted.
     pub fn names(root: &Path) -> Result<Vec<String>, SessionError> {
         let entries = match fs::read_dir(root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -89,7 +89,7 @@ impl Session {
         Ok(names)
     }
 
-    /// The files of a session and their sizes, whoever has it; `None` if there is no such session.
+    /// Files of a session with their sizes, without locking it; `None` if the session does not exist.
     pub fn look(root: &Path, name: &str) -> Result<Option<Vec<(String, u64)>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         if !folder.is_dir() {
@@ -104,12 +104,12 @@ impl Session {
         Ok(Some(files))
     }
 
-    /// One file of a session, whoever has that; `None` if there is none of that name.
+    /// Reads a file of a session, without locking it; `None` if the file does not exist.
     pub fn read(root: &Path, name: &str, file: &str) -> Result<Option<Vec<u8>>, SessionError> {
         let folder = root.join(checked(name)?).join(FILES);
         let mut found = None;
         if folder.is_dir() {
-            // Only what was gone through: a name that was sent is never a path.
+            // Compares with existing names instead of opening the name as a path, which could lead out of the folder.
             each_file(&folder, |name, path, _| {
                 if name == file {
                     found = Some(fs::read(path)?);
@@ -120,19 +120,19 @@ impl Session {
         Ok(found)
     }
 
-    /// Removes it with all its files.
+    /// Removes the session with all its files.
     pub fn remove(self) -> Result<(), SessionError> {
-        // The lock goes last: until then nobody else begins it anew.
+        // The lock file is removed last, so that no other process can open the session before that.
         fs::remove_dir_all(self.folder())?;
         Ok(fs::remove_dir_all(&self.folder)?)
     }
 
-    /// The folder with its files.
+    /// Folder with the session's files.
     pub fn folder(&self) -> PathBuf {
         self.folder.join(FILES)
     }
 
-    /// Its files, by name, at most so many bytes. Links and what is no plain file are left.
+    /// Reads all regular files, sorted by name, at most `most` bytes in total. Skips links and special files.
     pub(crate) fn files(&self, most: u64) -> Result<Vec<(String, Vec<u8>)>, SessionError> {
         let mut files = Vec::new();
         let mut room = most;
@@ -142,7 +142,7 @@ impl Session {
                 SessionError::TooLarge { name: name.to_string_lossy().into_owned(), most }
             })?;
             files.push((name, fs::read(path)?));
-            if files.len() > MOST_FILES {
+            if files.len() > MAX_FILES {
                 return Err(SessionError::TooMany);
             }
             Ok(())
@@ -151,7 +151,7 @@ impl Session {
         Ok(files)
     }
 
-    /// Puts these files in the place of all that were there.
+    /// Replaces all files of the session with these, atomically.
     pub(crate) fn commit(&self, files: &[(String, Vec<u8>)]) -> Result<(), SessionError> {
         let next = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(&self.folder)?;
         for (name, bytes) in files {
@@ -160,12 +160,12 @@ impl Session {
             fs::write(path, bytes)?;
         }
         let exchanged = renameat_with(CWD, next.path(), CWD, self.folder(), RenameFlags::EXCHANGE);
-        // What was there before goes with the temporary folder.
+        // The old files are now in the temporary folder and are deleted with it.
         exchanged.map_err(|error| SessionError::Files(error.into()))
     }
 }
 
-/// A name that can be a folder's.
+/// Checks that a session name is a valid folder name.
 fn checked(name: &str) -> Result<&str, SessionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !(1..=60).contains(&name.len()) || !name.chars().all(plain) {
@@ -174,14 +174,14 @@ fn checked(name: &str) -> Result<&str, SessionError> {
     Ok(name)
 }
 
-/// Goes through the plain files of a folder: name, path, size.
+/// Calls `visit` for each regular file in a folder tree, with its relative name, path and size.
 fn each_file(
     root: &Path,
-    mut see: impl FnMut(String, &Path, u64) -> Result<(), SessionError>,
+    mut visit: impl FnMut(String, &Path, u64) -> Result<(), SessionError>,
 ) -> Result<(), SessionError> {
     let mut folders = vec![(root.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(SessionError::TooMany);
         }
         for entry in fs::read_dir(folder)? {
@@ -193,7 +193,7 @@ fn each_file(
             }
             let name = path.strip_prefix(root).ok().and_then(Path::to_str);
             if let Some(name) = name.filter(|_| kind.is_file()) {
-                see(name.to_owned(), &path, entry.metadata()?.len())?;
+                visit(name.to_owned(), &path, entry.metadata()?.len())?;
             }
         }
     }
@@ -208,15 +208,15 @@ impl From<SessionError> for Failure {
         };
         let failure = Failure::from_error(kind, &error);
         match error {
-            SessionError::InUse(_) => failure.hint("wait for it, or name another"),
+            SessionError::InUse(_) => failure.hint("wait until it ends, or use another session"),
             SessionError::TooLarge { .. } => failure.hint(
-                "allow more with `--disk`, or remove some: `assize sessions show NAME` says where they are",
+                "allow more with `--disk`, or delete files; `assize sessions show NAME` prints their folder",
             ),
             SessionError::TooMany => {
-                failure.hint("remove some: `assize sessions show NAME` says where they are")
+                failure.hint("delete files; `assize sessions show NAME` prints their folder")
             }
             SessionError::Changed => {
-                failure.hint("start a new run: this one knows nothing of what has changed")
+                failure.hint("start a new run: this one has used the old files")
             }
             SessionError::Name(_) | SessionError::Files(_) => failure,
         }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_change_as_a_whole_and_one_has_them_at_a_time() {
+    fn session_files_are_replaced_atomically_under_an_exclusive_lock() {
         let root = tempfile::tempdir().unwrap();
         let session = Session::open(root.path(), "notes").unwrap();
         assert!(session.files(100).unwrap().is_empty());
@@ -251,13 +251,13 @@ mod tests {
         assert_eq!(Session::read(root.path(), "none", "d").unwrap(), None);
         let other = Session::open(root.path(), "notes");
         assert!(matches!(other, Err(SessionError::InUse(_))));
-        // What a killed process had begun is gone, and what it had not begun is there.
-        let begun = session.folder.join(".new-x");
-        fs::create_dir(&begun).unwrap();
+        // Opening removes the unfinished folder of a killed process, and keeps the committed files.
+        let unfinished = session.folder.join(".new-x");
+        fs::create_dir(&unfinished).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", session.folder().join("link")).unwrap();
         drop(session);
         let again = Session::open(root.path(), "notes").unwrap();
-        assert!(!begun.exists());
+        assert!(!unfinished.exists());
         assert_eq!(again.files(100).unwrap(), files(&["d"]));
         again.remove().unwrap();
         assert_eq!(Session::names(root.path()).unwrap(), [] as [String; 0]);

@@ -1,46 +1,46 @@
-//! What a trial knows, and how it changes.
+//! State of the code graph and its updates.
 
 use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::Spent;
+use assize_llm::CallTotals;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{self, Critique, GeneratedCode};
-use crate::court::Facts;
-use crate::execution::{CodeFailure, Execution};
-use crate::task::Task;
+use crate::court::SandboxFacts;
+use crate::execution::{CodeExecution, CodeFailure};
+use crate::task::CodeTask;
 
-/// The most that is kept of an answer that had another shape than was asked for.
-const LONGEST_SAID: usize = 2000;
+/// Maximum number of characters kept of an answer that does not match the schema.
+const MAX_PROSE: usize = 2000;
 
 /// One attempt at the task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Which one of several side by side, from 1; `None` if it was the only one.
+    /// Number of the candidate, from 1; `None` if the attempt has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<u32>,
-    /// `None` if the model gave none.
+    /// Code of the program; `None` if the answer had no code.
     pub code: Option<String>,
     pub dependencies: Vec<String>,
     pub reasoning: String,
-    /// From 0 to 1; `None` if the model did not say.
+    /// From 0 to 1; `None` if the answer had no confidence.
     pub confidence: Option<f64>,
-    /// The answer had another shape than was asked for, and the code was found in it all the same.
+    /// Whether the code was found in an answer that does not match the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found_in_prose: bool,
-    pub execution: Option<Execution>,
-    /// Why it failed.
+    pub execution: Option<CodeExecution>,
+    /// Why the attempt failed.
     pub error: Option<CodeFailure>,
-    /// What the critic said; `None` if it succeeded, or nothing could be read in the answer.
+    /// Critique of the attempt; `None` if it succeeded, or the critic's answer was invalid.
     pub critique: Option<Critique>,
 }
 
 impl Attempt {
-    /// One that has begun with what a model proposes.
+    /// New attempt with the code of a valid answer.
     pub(crate) fn proposed(attempt: u32, generated: GeneratedCode) -> Attempt {
         let GeneratedCode { code, dependencies, reasoning, confidence } = generated;
         let code = answer::program(&code);
@@ -55,14 +55,14 @@ impl Attempt {
         }
     }
 
-    /// One that has begun with an answer of another shape, in which there may be code.
-    pub(crate) fn without_shape(attempt: u32, code: Option<String>, said: &str) -> Attempt {
+    /// New attempt with the code found in an answer that does not match the schema, if any.
+    pub(crate) fn without_shape(attempt: u32, code: Option<String>, answer: &str) -> Attempt {
         Attempt {
             attempt,
             error: code.is_none().then_some(CodeFailure::NoCode),
             found_in_prose: code.is_some(),
             code,
-            reasoning: assize_types::text::shorten(said.trim(), LONGEST_SAID),
+            reasoning: assize_types::text::shorten(answer.trim(), MAX_PROSE),
             ..Attempt::default()
         }
     }
@@ -71,33 +71,33 @@ impl Attempt {
         self.execution.is_some() && self.error.is_none()
     }
 
-    /// Whether there is nothing left to try.
+    /// Whether the loop ends with this attempt: it succeeded, or no other program could succeed.
     pub(crate) fn is_final(&self) -> bool {
         self.succeeded() || self.error.as_ref().is_some_and(CodeFailure::is_final)
     }
 }
 
-/// What a trial has come to.
+/// State of the code graph.
 #[derive(Debug, Clone)]
 pub struct CodeState {
-    pub task: Arc<Task>,
+    pub task: Arc<CodeTask>,
     pub history: Vec<Attempt>,
-    pub spent: Spent,
-    /// What there is in the sandbox, once somebody looked.
-    pub facts: Option<Arc<Facts>>,
+    pub spent: CallTotals,
+    /// Environment of programs in the sandbox, once detected.
+    pub facts: Option<Arc<SandboxFacts>>,
 }
 
 impl CodeState {
-    pub fn new(task: Task) -> CodeState {
+    pub fn new(task: CodeTask) -> CodeState {
         CodeState {
             task: Arc::new(task),
             history: Vec::new(),
-            spent: Spent::default(),
+            spent: CallTotals::default(),
             facts: None,
         }
     }
 
-    /// How many attempts were made. Several side by side are one.
+    /// Number of attempts so far. Parallel candidates count as one attempt.
     pub fn attempt(&self) -> u32 {
         self.history.last().map_or(0, |last| last.attempt)
     }
@@ -107,32 +107,32 @@ impl CodeState {
     }
 }
 
-/// How it changes.
+/// Update of [`CodeState`].
 #[derive(Debug, Clone)]
-pub enum Update {
-    LookedAround(Arc<Facts>),
+pub enum CodeUpdate {
+    LookedAround(Arc<SandboxFacts>),
     Generated(Box<Attempt>),
-    Executed(Box<Execution>),
+    Executed(Box<CodeExecution>),
     Criticised(Critique),
-    Spent(Spent),
+    Spent(CallTotals),
 }
 
 impl State for CodeState {
-    type Update = Update;
+    type Update = CodeUpdate;
     type Item = ();
 
-    fn apply(&mut self, update: Update) {
+    fn apply(&mut self, update: CodeUpdate) {
         let last = self.history.last_mut();
         match (update, last) {
-            (Update::Generated(attempt), _) => self.history.push(*attempt),
-            (Update::Executed(execution), Some(last)) => {
+            (CodeUpdate::Generated(attempt), _) => self.history.push(*attempt),
+            (CodeUpdate::Executed(execution), Some(last)) => {
                 last.error = execution.failure.clone();
                 last.execution = Some(*execution);
             }
-            (Update::Criticised(critique), Some(last)) => last.critique = Some(critique),
-            (Update::LookedAround(facts), _) => self.facts = Some(facts),
-            (Update::Spent(spent), _) => self.spent = self.spent.plus(spent),
-            (Update::Executed(_) | Update::Criticised(_), None) => {}
+            (CodeUpdate::Criticised(critique), Some(last)) => last.critique = Some(critique),
+            (CodeUpdate::LookedAround(facts), _) => self.facts = Some(facts),
+            (CodeUpdate::Spent(spent), _) => self.spent = self.spent.plus(spent),
+            (CodeUpdate::Executed(_) | CodeUpdate::Criticised(_), None) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be done, and when it counts as done.
+//! Task of a code run, with its criteria of success.
 
 use assize_types::{Failure, FailureKind};
 use std::fmt;
@@ -8,33 +8,33 @@ use std::sync::Arc;
 use assize_sandbox::Language;
 use regex::Regex;
 
-/// A task, with all that belongs to it.
+/// Task with its options, tests and input files.
 #[derive(Debug, Clone)]
-pub struct Task {
+pub struct CodeTask {
     pub task: String,
     pub language: Language,
     pub max_attempts: u32,
-    /// How many programs are written side by side in each attempt; the first that succeeds counts.
+    /// Number of programs written in parallel in each attempt; the first that succeeds wins.
     pub candidates: u32,
-    /// Tells equal tasks apart: three samples of one task are three.
+    /// Sample number, which distinguishes repeated runs of the same task.
     pub sample: u32,
-    /// A file of tests, to be run against the program.
+    /// Source of the tests to run against the program.
     pub tests: Option<String>,
-    /// Whether the model sees them beforehand.
+    /// Whether the prompt includes the tests.
     pub shows_tests: bool,
-    /// Whether nothing but the tests counts: the program is not run by itself.
+    /// Whether only the tests are run, and not the program by itself.
     pub only_tests: bool,
-    /// What it must print.
-    pub expect: Option<Expect>,
-    /// Files that the program can read.
+    /// Expected output.
+    pub expect: Option<ExpectedOutput>,
+    /// Read-only input files.
     pub inputs: Vec<InputFile>,
-    /// Whether the files that it leaves are wanted.
+    /// Whether to collect the files that the program leaves.
     pub wants_files: bool,
 }
 
-impl Task {
-    pub fn new(task: impl Into<String>) -> Task {
-        Task {
+impl CodeTask {
+    pub fn new(task: impl Into<String>) -> CodeTask {
+        CodeTask {
             task: task.into(),
             language: Language::Python,
             max_attempts: crate::MAX_ATTEMPTS,
@@ -50,75 +50,75 @@ impl Task {
     }
 }
 
-/// A file in the program's working folder.
+/// Input file in the program's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputFile {
-    /// Relative, without `..`.
+    /// Relative path without `..`.
     pub name: String,
     pub bytes: Arc<[u8]>,
 }
 
-/// What a program must print.
+/// Expected output of a program.
 #[derive(Debug, Clone)]
-pub enum Expect {
-    /// This, somewhere in its output.
+pub enum ExpectedOutput {
+    /// Text that the output must contain.
     Text(String),
-    /// Something that fits this pattern.
+    /// Regular expression that must match in the output.
     Pattern(Regex),
 }
 
-/// A pattern that is none.
+/// Invalid regular expression of an expected output.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("`{pattern}` is no regular expression: {reason}")]
-pub struct UnknownExpectation {
+#[error("invalid regular expression `{pattern}`: {reason}")]
+pub struct InvalidExpectation {
     pattern: String,
     reason: String,
 }
 
-impl Expect {
+impl ExpectedOutput {
     pub(crate) fn is_met_by(&self, output: &str) -> bool {
         match self {
-            Expect::Text(text) => output.contains(text.as_str()),
-            Expect::Pattern(pattern) => pattern.is_match(output),
+            ExpectedOutput::Text(text) => output.contains(text.as_str()),
+            ExpectedOutput::Pattern(pattern) => pattern.is_match(output),
         }
     }
 }
 
-/// Written as it is read: a pattern between slashes.
-impl fmt::Display for Expect {
+/// The form that [`FromStr`] parses: a regular expression is between slashes.
+impl fmt::Display for ExpectedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expect::Text(text) => f.write_str(text),
-            Expect::Pattern(pattern) => write!(f, "/{pattern}/"),
+            ExpectedOutput::Text(text) => f.write_str(text),
+            ExpectedOutput::Pattern(pattern) => write!(f, "/{pattern}/"),
         }
     }
 }
 
-impl FromStr for Expect {
-    type Err = UnknownExpectation;
+impl FromStr for ExpectedOutput {
+    type Err = InvalidExpectation;
 
-    fn from_str(text: &str) -> Result<Expect, UnknownExpectation> {
+    fn from_str(text: &str) -> Result<ExpectedOutput, InvalidExpectation> {
         let pattern = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         match pattern.filter(|pattern| !pattern.is_empty()) {
-            None => Ok(Expect::Text(text.to_owned())),
+            None => Ok(ExpectedOutput::Text(text.to_owned())),
             Some(pattern) => {
                 let regex = regex::RegexBuilder::new(pattern).multi_line(true).build();
-                regex.map(Expect::Pattern).map_err(|error| {
-                    // It draws the place over several lines, and says what it is in the last.
+                regex.map(ExpectedOutput::Pattern).map_err(|error| {
+                    // The message of `regex` has several lines with the position; the reason is in the last.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default();
                     let reason = reason.trim_start_matches("error: ").to_owned();
-                    UnknownExpectation { pattern: pattern.to_owned(), reason }
+                    InvalidExpectation { pattern: pattern.to_owned(), reason }
                 })
             }
         }
     }
 }
 
-impl From<UnknownExpectation> for Failure {
-    fn from(error: UnknownExpectation) -> Failure {
+impl From<InvalidExpectation> for Failure {
+    fn from(error: InvalidExpectation) -> Failure {
         Failure::new(FailureKind::Usage, error.to_string())
-            .hint("without the slashes it is taken as plain text")
+            .hint("omit the slashes to match plain text")
     }
 }
 
@@ -127,13 +127,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_is_text_or_a_pattern() {
-        let met = |expect: &str, output: &str| expect.parse::<Expect>().unwrap().is_met_by(output);
+    fn expected_output_is_text_or_a_regular_expression() {
+        let met = |expect: &str, output: &str| {
+            expect.parse::<ExpectedOutput>().unwrap().is_met_by(output)
+        };
         assert!(met("55", "it is 55\n") && !met("55", "it is 5\n5"));
         assert!(met("/^55$/", "first\n55\n") && !met("/^55$/", "155\n"));
         assert!(met("/", "a/b") && met("//", "a//b"));
-        assert_eq!("/^55$/".parse::<Expect>().unwrap().to_string(), "/^55$/");
-        let error = "/(/".parse::<Expect>().unwrap_err().to_string();
-        assert!(error.contains("`(` is no regular expression: unclosed group"), "{error}");
+        assert_eq!("/^55$/".parse::<ExpectedOutput>().unwrap().to_string(), "/^55$/");
+        let error = "/(/".parse::<ExpectedOutput>().unwrap_err().to_string();
+        assert!(error.contains("invalid regular expression `(`: unclosed group"), "{error}");
     }
 }

@@ -1,35 +1,34 @@
-//! What a trial came to, for whoever shows or keeps it.
+//! Final result of the code loop.
 
-use assize_llm::Spent;
+use assize_llm::CallTotals;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{Attempt, CodeState};
 
-/// What a trial came to.
+/// Final result of the code loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "CodeVerdict")]
-pub struct Verdict {
+pub struct CodeVerdict {
     pub success: bool,
-    /// How many were made.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What the program printed, if it succeeded.
+    /// Standard output of the program, if it succeeded.
     pub answer: Option<String>,
-    /// The program of the last attempt.
+    /// Program of the last attempt.
     pub code: Option<String>,
     /// Why the last attempt failed.
     pub error: Option<String>,
-    /// Every attempt, with its code, how it went and what the critic said.
+    /// All attempts, with code, execution and critique.
     pub history: Vec<Attempt>,
-    pub spent: Spent,
+    pub spent: CallTotals,
 }
 
-impl From<&CodeState> for Verdict {
-    fn from(state: &CodeState) -> Verdict {
+impl From<&CodeState> for CodeVerdict {
+    fn from(state: &CodeState) -> CodeVerdict {
         let last = state.history.last();
         let execution = last.and_then(|last| last.execution.as_ref());
         let success = state.succeeded();
-        Verdict {
+        CodeVerdict {
             success,
             attempts: state.attempt(),
             answer: execution.filter(|_| success).map(|execution| execution.stdout.clone()),

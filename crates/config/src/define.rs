@@ -1,4 +1,4 @@
-//! Macros that generate typed settings from one table, and enums whose values have names.
+//! Macros that generate the typed settings from one table, and enums with named values.
 
 /// Defines all settings: the struct of each section, [`Settings`](crate::Settings), [`SettingKey`](crate::SettingKey)
 /// and the list of [`Setting`](crate::Setting)s in the order of the table.
@@ -19,27 +19,27 @@ macro_rules! define_settings {
                 $(, default $p_default:expr)? $(, variable $p_variable:expr)?;)*
         }
     ) => {
-        /// All settings that are in force, each with its source.
+        /// All effective settings, each with its source.
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $s_doc])+ pub $section: $struct,)*
             providers: [ProviderSettings; Provider::ALL.len()],
-            /// Where the settings come from.
-            pub origin: Origin,
+            /// The files and texts that the settings were loaded from.
+            pub origin: SettingsOrigin,
         }
 
         $(
             $(#[doc = $s_doc])+
             #[derive(Debug, Clone)]
             pub struct $struct {
-                $($(#[doc = $about])+ pub $field: Value<$type>,)*
+                $($(#[doc = $about])+ pub $field: SettingValue<$type>,)*
             }
         )*
 
         /// Settings of one provider.
         #[derive(Debug, Clone)]
         pub struct ProviderSettings {
-            $($(#[doc = $p_about])+ pub $p_field: Value<$p_type>,)*
+            $($(#[doc = $p_about])+ pub $p_field: SettingValue<$p_type>,)*
         }
 
         /// Key of a setting.
@@ -67,13 +67,13 @@ macro_rules! define_settings {
         }
 
         impl Settings {
-            /// The settings of a provider.
+            /// Settings of one provider.
             pub fn provider_settings(&self, provider: Provider) -> &ProviderSettings {
                 &self.providers[provider as usize]
             }
 
-            /// Parses every value.
-            pub(crate) fn parse(origin: Origin) -> Result<Settings, Failure> {
+            /// Parses the text of every value into its type.
+            pub(crate) fn parse(origin: SettingsOrigin) -> Result<Settings, Failure> {
                 let of_provider = |provider| -> Result<ProviderSettings, Failure> {
                     Ok(ProviderSettings { $($p_field: origin.value(SettingKey::$p_key(provider))?,)* })
                 };
@@ -86,7 +86,7 @@ macro_rules! define_settings {
             }
         }
 
-        /// All settings, in the order in which they are shown.
+        /// All settings, in the order in which `config show` lists them.
         pub fn all() -> &'static [Setting] {
             static ALL: LazyLock<Vec<Setting>> = LazyLock::new(|| {
                 let mut all = vec![
@@ -95,7 +95,7 @@ macro_rules! define_settings {
                         kind: $kind,
                         default: None$(.or(Some($default)))?,
                         convention: None$(.or(Some($variable)))?,
-                        guard: Guard::$guard,
+                        guard: SettingGuard::$guard,
                         about: concat!($($about),+).trim_start(),
                     },)*)*
                 ];
@@ -106,7 +106,7 @@ macro_rules! define_settings {
                             kind: $p_kind,
                             default: None$(.or(Some($p_default)))?,
                             convention: None$(.or(Some($p_variable)))?,
-                            guard: Guard::$p_guard,
+                            guard: SettingGuard::$p_guard,
                             about: concat!($($p_about),+).trim_start(),
                         },)*
                     ]);
@@ -118,7 +118,7 @@ macro_rules! define_settings {
     };
 }
 
-/// Defines an enum whose values are written by their names.
+/// Defines enums whose values are parsed from and displayed as names.
 macro_rules! named_values {
     ($($(#[$meta:meta])* $name:ident { $($(#[$value_meta:meta])* $value:ident = $text:literal,)+ })*) => {$(
         $(#[$meta])*
@@ -138,7 +138,7 @@ macro_rules! named_values {
             fn from_str(text: &str) -> Result<$name, String> {
                 match text {
                     $($text => Ok($name::$value),)+
-                    other => Err(format!("`{other}` is none of `{}`", $name::NAMES.join("`, `"))),
+                    other => Err(format!("`{other}` is not one of `{}`", $name::NAMES.join("`, `"))),
                 }
             }
         }

@@ -1,9 +1,10 @@
-//! What the program reads from its process: variables, folders and files.
+//! Environment of the process: variables, folders and files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where assize looks for what it is told: handed in, so that nothing below reads the process.
+/// Variables, folders and files that settings are read from. The CLI passes it in, so that no library reads the
+/// process environment.
 #[derive(Debug, Clone)]
 pub struct Environment {
     pub environment: BTreeMap<String, String>,
@@ -11,21 +12,21 @@ pub struct Environment {
     pub home: PathBuf,
     /// The user's settings file.
     pub user_file: PathBuf,
-    /// Where trust is kept.
+    /// Folder of the user's state, such as the list of trusted folders.
     pub state_folder: PathBuf,
-    /// Where what can be made again is kept.
+    /// Folder of files that can be downloaded or built again.
     pub cache_folder: PathBuf,
-    /// Who is told why something takes a while that seldom does.
+    /// Callback that shows the user why an operation takes unusually long.
     pub say: fn(&str),
 }
 
 impl Environment {
-    /// A path that the user typed, relative to the working folder.
+    /// Resolves a path typed by the user against the working folder.
     pub fn typed(&self, path: &Path) -> PathBuf {
         self.working_folder.join(path)
     }
 
-    /// Environment with these variables and all files in one folder.
+    /// Environment with these variables and with all files in one folder, for tests and tools.
     pub fn in_folder(folder: &Path, environment: BTreeMap<String, String>) -> Environment {
         Environment {
             environment,
@@ -38,8 +39,8 @@ impl Environment {
         }
     }
 
-    /// The folder of the nearest `assize.toml`, from the working folder up to the repository's root or
-    /// the user's home; the working folder if there is none.
+    /// The folder of the nearest `assize.toml`, searched from the working folder up to the repository's root or the
+    /// user's home; the working folder if no such file exists.
     pub(crate) fn project_folder(&self) -> &Path {
         for folder in self.working_folder.ancestors() {
             if folder.join("assize.toml").exists() {

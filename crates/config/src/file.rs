@@ -1,4 +1,4 @@
-//! Settings files: read with the line of every value, and strict about what is in them.
+//! Strict parsers for settings files (TOML) and `.env` files; each value keeps its line number.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,27 +8,27 @@ use assize_types::{Failure, FailureKind};
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::Provider;
-use crate::kind::{Kind, PRICE_FIELDS, looks_like_a_key, nearest};
+use crate::kind::{PRICE_FIELDS, SettingKind, looks_like_a_key, nearest};
 use crate::setting::Setting;
 use crate::table::all;
 
-/// No settings file is larger.
-const LARGEST: u64 = 1024 * 1024;
+/// Maximum size of a settings file in bytes.
+const MAX_SIZE: u64 = 1024 * 1024;
 
-/// A value in a file.
+/// One value in a settings file or `.env` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     pub key: String,
     pub value: String,
     pub line: usize,
 }
 
-/// The text of a small file; `None` if there is no such file.
+/// Reads a text file of at most 1 MiB; `None` if it does not exist.
 pub fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let failed = |reason: String| {
         Failure::new(FailureKind::Settings, format!("cannot read `{}`: {reason}", path.display()))
     };
-    // To open a pipe could take for ever.
+    // Opening a named pipe could block forever.
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(failed("not a regular file".to_owned()));
     }
@@ -38,15 +38,15 @@ pub fn read_text(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) => return Err(failed(error.to_string())),
     };
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_SIZE {
         return Err(failed("larger than 1 MiB".to_owned()));
     }
     String::from_utf8(bytes).map(Some).map_err(|_| failed("not UTF-8 text".to_owned()))
 }
 
-/// The values of a settings file, each checked against the setting that it is for.
-pub fn parse(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
+/// Parses a settings file and validates each value against its setting.
+pub fn parse(path: &Path, text: &str) -> Result<Vec<FileEntry>, Failure> {
     let document = Document::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         at(path, line, &format!("not valid TOML: {}", error.message().trim()))
@@ -59,9 +59,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Entry>, Failure> {
 
 struct Reader<'a> {
     path: &'a Path,
-    /// Where each line ends.
+    /// Byte offset of the end of each line.
     lines: Vec<usize>,
-    entries: Vec<Entry>,
+    entries: Vec<FileEntry>,
 }
 
 impl Reader<'_> {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether settings live below this key. A wrong section is told by its first wrong key.
+    /// Whether the key is a table of settings. An unknown table is reported by its first unknown key.
     fn is_section(&self, key: &str) -> bool {
         let below = format!("{key}.");
         let is_price = key == "prices" || (key.starts_with("prices.") && !self.is_price_field(key));
@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, key: String, item: &Item, line: usize) -> Result<(), Failure> {
-        let price = Kind::Decimal(0.0, 1e6);
+        let price = SettingKind::Decimal(0.0, 1e6);
         let kind = if self.is_price_field(&key) {
             &price
         } else {
@@ -116,20 +116,20 @@ impl Reader<'_> {
                 let found = other.map_or("table", Value::type_name);
                 let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
                 let found = format!("{article} {found}");
-                return Err(at(self.path, line, &format!("`{key}` wants {kind}, not {found}")));
+                return Err(at(self.path, line, &format!("`{key}` must be {kind}, not {found}")));
             }
         };
         if looks_like_a_key(&written) {
             return Err(literal_key(self.path, line, &key));
         }
         if key.chars().any(char::is_control) {
-            return Err(at(self.path, line, "the name of a setting has control characters in it"));
+            return Err(at(self.path, line, "the setting's name contains control characters"));
         }
         if let Some(complaint) = kind.complaint(&written) {
             let failure = at(self.path, line, &format!("`{key}` {complaint}"));
             return Err(kind.did_you_mean(&written, failure));
         }
-        self.entries.push(Entry { key, value: written, line });
+        self.entries.push(FileEntry { key, value: written, line });
         Ok(())
     }
 
@@ -147,8 +147,8 @@ impl Reader<'_> {
     }
 }
 
-fn wants_text(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Whole(..) | Kind::Decimal(..))
+fn wants_text(kind: &SettingKind) -> bool {
+    !matches!(kind, SettingKind::Whole(..) | SettingKind::Decimal(..))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -159,13 +159,13 @@ fn at(path: &Path, line: usize, message: &str) -> Failure {
     Failure::new(FailureKind::Settings, format!("{}:{line}: {message}", path.display()))
 }
 
-/// Whether a setting of this name would hold a secret.
+/// Whether a setting with this name would contain a secret, such as `api_key`.
 pub fn names_a_key(name: &str) -> bool {
     let plain: String = name.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     matches!(plain.as_str(), "key" | "apikey" | "secret" | "secretkey" | "password" | "accesstoken")
 }
 
-/// A key of the file, unless it is itself a secret.
+/// The setting's key for an error message; `…` if the key itself looks like a secret.
 fn shown(key: &str) -> &str {
     if key.split('.').any(looks_like_a_key) { "…" } else { key }
 }
@@ -182,13 +182,13 @@ fn literal_key(path: &Path, line: usize, key: &str) -> Failure {
     )
 }
 
-/// The variables of a `.env` file, with their lines. Nothing in it is expanded or run. What cannot be
-/// read is passed over, unless `is_ours` says that it may be meant for us.
+/// Parses the variables of a `.env` file without expanding or running anything. Malformed lines are skipped, except
+/// those with an unclosed quote whose variable `is_ours` accepts: they are errors.
 pub fn parse_env(
     path: &Path,
     text: &str,
     is_ours: &dyn Fn(&str) -> bool,
-) -> Result<Vec<Entry>, Failure> {
+) -> Result<Vec<FileEntry>, Failure> {
     let mut entries = Vec::new();
     let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate();
     while let Some((index, line)) = lines.next() {
@@ -205,7 +205,7 @@ pub fn parse_env(
             }
             Some(quote) => {
                 let mut rest = value[1..].to_owned();
-                // A quoted value goes on until its quote is closed, over as many lines as it takes.
+                // A quoted value may span several lines, up to its closing quote.
                 while !rest.contains(quote) {
                     match lines.next() {
                         Some((_, more)) => rest = format!("{rest}\n{more}"),
@@ -216,15 +216,15 @@ pub fn parse_env(
             }
         };
         match value {
-            Some(value) => entries.push(Entry { key: name.to_owned(), value, line: index + 1 }),
-            None if is_ours(name) => return Err(at(path, index + 1, "a quote is not closed")),
+            Some(value) => entries.push(FileEntry { key: name.to_owned(), value, line: index + 1 }),
+            None if is_ours(name) => return Err(at(path, index + 1, "unclosed quote")),
             None => {}
         }
     }
     Ok(entries)
 }
 
-/// Where a file is, said shortly.
+/// `path` relative to `folder` if it lies inside, else unchanged.
 pub fn short(path: &Path, folder: &Path) -> PathBuf {
     path.strip_prefix(folder).map_or_else(|_| path.to_owned(), Path::to_owned)
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_with_their_lines() {
+    fn parsed_values_have_their_line_numbers() {
         let text = "# mine\nprovider = \"groq\"\n\n[groq]\nmodel = \"m\"\nconcurrency = 4\n\n[prices.\"my.model\"]\ninput = 1\noutput = 2.5\n";
         let entries = parse(Path::new("assize.toml"), text).unwrap();
         let entries: Vec<_> =
@@ -258,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_line_and_remedy() {
-        let told: Vec<String> = [
+    fn invalid_settings_report_line_and_hint() {
+        let errors: Vec<String> = [
             "provider = \"anthropc\"",
             "\n\nprovidr = \"groq\"",
             "[anthropic]\nmodle = \"x\"",
@@ -279,8 +279,8 @@ mod tests {
         ]
         .map(complaint)
         .to_vec();
-        insta::assert_snapshot!(told.join("\n\n"), @r"
-        assize.toml:1: `provider` wants one of `anthropic`, `openai`, `google`, `groq`, `openrouter`, `ollama`, `rehearsal`, not `anthropc`
+        insta::assert_snapshot!(errors.join("\n\n"), @r"
+        assize.toml:1: `provider` must be one of `anthropic`, `openai`, `google`, `groq`, `openrouter`, `ollama`, `rehearsal`, not `anthropc`
 
         hint: did you mean `anthropic`?
 
@@ -292,13 +292,13 @@ mod tests {
 
         hint: the nearest setting is `anthropic.model`
 
-        assize.toml:2: `gateway.retries` wants a whole number from 0 to 20, not a string
+        assize.toml:2: `gateway.retries` must be a whole number from 0 to 20, not a string
 
-        assize.toml:2: `gateway.retries` wants a whole number from 0 to 20, not `99`
+        assize.toml:2: `gateway.retries` must be a whole number from 0 to 20, not `99`
 
-        assize.toml:1: `temperature` wants a number from 0 to 2, not `3.5`
+        assize.toml:1: `temperature` must be a number from 0 to 2, not `3.5`
 
-        assize.toml:2: `ollama.base_url` wants an address such as `https://host/path`, without a password or a query
+        assize.toml:2: `ollama.base_url` must be a URL such as `https://host/path`, without a password or a query
 
         assize.toml:1: unknown setting `colour`
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn env_files_are_read_without_expanding_anything() {
+    fn env_file_values_are_not_expanded() {
         let text = "# keys\nexport A=1\nB = \"two words\" # not here\nC='$(rm -rf /) ${HOME}'\nD=x # comment\nE=\n\nOTHER=\"a\nA=inside\n\"\nnonsense\nF=last\n";
         let ours = |name: &str| name.len() == 1;
         let entries = parse_env(Path::new(".env"), text, &ours).unwrap();
@@ -352,19 +352,19 @@ mod tests {
             ]
         );
         let open = |text: &str| parse_env(Path::new(".env"), text, &ours);
-        assert_eq!(open("A=\"open").unwrap_err().render(), ".env:1: a quote is not closed");
+        assert_eq!(open("A=\"open").unwrap_err().render(), ".env:1: unclosed quote");
         assert!(open("THEIRS=\"open").unwrap().is_empty());
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_the_readers_panic(text in "(?s).{0,200}") {
+        fn arbitrary_text_does_not_panic_the_parsers(text in "(?s).{0,200}") {
             let _ = parse(Path::new("assize.toml"), &text);
             let _ = parse_env(Path::new(".env"), &text, &|_| true);
         }
 
         #[test]
-        fn no_toml_makes_the_reader_panic(
+        fn arbitrary_toml_does_not_panic_the_parser(
             lines in prop::collection::vec("(\\[?\\[?(prices|groq|gateway|a)(\\.\"?[a-z.]{0,5}\"?)?\\]?\\]?|(model|input|retries|x\\.y) = (\"[a-z]{0,3}\"|[0-9]{1,3}|\\{a = 1\\}|\\[1\\]|true))", 0..8)
         ) {
             let _ = parse(Path::new("assize.toml"), &lines.join("\n"));

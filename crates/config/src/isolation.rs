@@ -1,4 +1,4 @@
-//! Isolation backends of sandboxes, and the isolation that a user asks for.
+//! Isolation backends of sandboxes, and the setting that selects one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The walls there are, the thinnest first.
+/// Isolation backend of a sandbox, ordered from the weakest to the strongest.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,52 +35,54 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// What the user asks for.
+/// Isolation that the user requests: `auto`, a backend, or `at-least=BACKEND`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wanted {
-    /// Whatever is best here, said aloud.
+pub enum RequestedIsolation {
+    /// Chosen by assize among the available backends; the choice is reported.
     #[default]
     Auto,
     Exactly(Isolation),
-    /// That or thicker.
+    /// This backend or a stronger one.
     AtLeast(Isolation),
 }
 
-impl Wanted {
-    /// The weakest walls that will do.
+impl RequestedIsolation {
+    /// The weakest backend that satisfies the request.
     pub fn floor(self) -> Isolation {
         match self {
-            Wanted::Auto => Isolation::Jail,
-            Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => isolation,
+            RequestedIsolation::Auto => Isolation::Jail,
+            RequestedIsolation::Exactly(isolation) | RequestedIsolation::AtLeast(isolation) => {
+                isolation
+            }
         }
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for RequestedIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Auto => f.write_str("auto"),
-            Wanted::Exactly(isolation) => write!(f, "{isolation}"),
-            Wanted::AtLeast(isolation) => write!(f, "at-least={isolation}"),
+            RequestedIsolation::Auto => f.write_str("auto"),
+            RequestedIsolation::Exactly(isolation) => write!(f, "{isolation}"),
+            RequestedIsolation::AtLeast(isolation) => write!(f, "at-least={isolation}"),
         }
     }
 }
 
-/// A word that names no isolation.
+/// Error: the text does not name an isolation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no isolation: use jail, docker, microvm, at-least=NAME or auto")]
+#[error("unknown isolation `{0}`: use jail, docker, microvm, at-least=NAME or auto")]
 pub struct UnknownIsolation(String);
 
-impl FromStr for Wanted {
+impl FromStr for RequestedIsolation {
     type Err = UnknownIsolation;
 
-    fn from_str(text: &str) -> Result<Wanted, UnknownIsolation> {
+    fn from_str(text: &str) -> Result<RequestedIsolation, UnknownIsolation> {
         let named =
             |name: &str| Isolation::ALL.into_iter().find(|isolation| isolation.name() == name);
         let wanted = match text.strip_prefix("at-least=") {
-            _ if text == "auto" => Some(Wanted::Auto),
-            Some(name) => named(name).map(Wanted::AtLeast),
-            None => named(text).map(Wanted::Exactly),
+            _ if text == "auto" => Some(RequestedIsolation::Auto),
+            Some(name) => named(name).map(RequestedIsolation::AtLeast),
+            None => named(text).map(RequestedIsolation::Exactly),
         };
         wanted.ok_or_else(|| UnknownIsolation(text.to_owned()))
     }
@@ -91,12 +93,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn isolation_is_read_as_it_is_written() {
+    fn requested_isolation_round_trips_and_rejects_unknown_names() {
         for text in ["auto", "jail", "docker", "microvm", "at-least=docker"] {
-            assert_eq!(text.parse::<Wanted>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<RequestedIsolation>().unwrap().to_string(), text);
         }
         for wrong in ["", "Jail", "at-least", "at-least=", "at-least=auto", "vm"] {
-            assert!(wrong.parse::<Wanted>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RequestedIsolation>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Kinds of values that settings take, and how values are checked.
+//! Kinds of values that settings accept, and their validation.
 
 use std::fmt;
 
 use assize_types::Failure;
 use url::Url;
 
-use crate::{Address, Wanted};
+use crate::{ClusterServers, RequestedIsolation};
 
-/// What values a setting takes.
+/// Kind of value that a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum SettingKind {
     Text,
     Choice(&'static [&'static str]),
     /// A whole number within bounds.
@@ -21,13 +21,13 @@ pub enum Kind {
     Url,
     /// The name of an environment variable.
     Variable,
-    /// A backend of sandboxes, or a floor: `jail`, `at-least=docker`.
+    /// An isolation backend, a minimum, or `auto`: `jail`, `at-least=docker`.
     Isolation,
     /// The NATS servers of a cluster.
     Servers,
 }
 
-/// The bytes that are meant by `512K`, `256M` or `1G`, with or without a `B` after it.
+/// Parses a size such as `512K`, `256M` or `1G`, with an optional `B` at the end, into bytes.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let text = text.strip_suffix(['B', 'b']).unwrap_or(text);
     let split = text.len().checked_sub(1).filter(|split| text.is_char_boundary(*split))?;
@@ -41,7 +41,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Bytes as people read them, in the unit that has no rest.
+/// Formats bytes in the largest unit that divides them: `256M`.
 pub fn show_size(bytes: u64) -> String {
     let unit = [(30, "G"), (20, "M"), (10, "K")]
         .into_iter()
@@ -52,119 +52,121 @@ pub fn show_size(bytes: u64) -> String {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Text => f.write_str("a text"),
-            Kind::Choice(choices) => write!(f, "one of `{}`", choices.join("`, `")),
-            Kind::Whole(least, u64::MAX) => {
+            SettingKind::Text => f.write_str("text"),
+            SettingKind::Choice(choices) => write!(f, "one of `{}`", choices.join("`, `")),
+            SettingKind::Whole(least, u64::MAX) => {
                 write!(f, "a whole number of at least {least}")
             }
-            Kind::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
-            Kind::Decimal(least, most) => write!(f, "a number from {least} to {most}"),
-            Kind::Size(least, most) => {
+            SettingKind::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            SettingKind::Decimal(least, most) => write!(f, "a number from {least} to {most}"),
+            SettingKind::Size(least, most) => {
                 write!(f, "a size from {} to {}", show_size(*least), show_size(*most))
             }
-            Kind::Url => {
-                f.write_str("an address such as `https://host/path`, without a password or a query")
+            SettingKind::Url => {
+                f.write_str("a URL such as `https://host/path`, without a password or a query")
             }
-            Kind::Variable => f.write_str("the name of an environment variable"),
-            Kind::Isolation => f.write_str("jail, docker, microvm, at-least=NAME or auto"),
-            Kind::Servers => f.write_str("servers such as `nats://one,two:4223,three`"),
+            SettingKind::Variable => f.write_str("the name of an environment variable"),
+            SettingKind::Isolation => f.write_str("jail, docker, microvm, at-least=NAME or auto"),
+            SettingKind::Servers => f.write_str("servers such as `nats://one,two:4223,three`"),
         }
     }
 }
 
-impl Kind {
-    /// What is wrong with a value, without repeating what should not be shown.
+impl SettingKind {
+    /// Describes why a value is invalid, without repeating secrets; `None` if it is valid.
     pub fn complaint(&self, value: &str) -> Option<String> {
         if looks_like_a_key(value) {
-            return Some("holds a key, and is no place for one".to_owned());
+            return Some("must not contain an API key".to_owned());
         }
         if value.chars().any(char::is_control) {
-            return Some("has control characters in it".to_owned());
+            return Some("contains control characters".to_owned());
         }
         if self.accepts(value) {
             return None;
         }
-        // A wrong address may have a password in it.
+        // An invalid address may contain a password, so the message does not repeat it.
         Some(match self {
-            Kind::Url | Kind::Variable | Kind::Servers => format!("wants {self}"),
-            _ => format!("wants {self}, not `{value}`"),
+            SettingKind::Url | SettingKind::Variable | SettingKind::Servers => {
+                format!("must be {self}")
+            }
+            _ => format!("must be {self}, not `{value}`"),
         })
     }
 
-    /// The failure of a value, with the nearest valid one as a hint.
+    /// Adds the valid value closest to `value` to the failure, as a hint.
     pub fn did_you_mean(&self, value: &str, failure: Failure) -> Failure {
-        let Kind::Choice(choices) = self else { return failure };
+        let SettingKind::Choice(choices) = self else { return failure };
         match nearest(value, choices.iter().copied()) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure,
         }
     }
 
-    /// How much a value means, where it means an amount.
+    /// The value as a number, if the kind is numeric; for comparisons.
     pub fn amount(&self, value: &str) -> Option<f64> {
         match self {
             #[expect(clippy::cast_precision_loss, reason = "only compared")]
-            Kind::Size(..) => parse_size(value).map(|bytes| bytes as f64),
-            Kind::Whole(..) | Kind::Decimal(..) => value.parse().ok(),
+            SettingKind::Size(..) => parse_size(value).map(|bytes| bytes as f64),
+            SettingKind::Whole(..) | SettingKind::Decimal(..) => value.parse().ok(),
             _ => None,
         }
     }
 
-    /// Whether a value, written as text, is of this kind.
+    /// Whether the text is a valid value of this kind.
     fn accepts(&self, value: &str) -> bool {
         match self {
-            Kind::Text => !value.is_empty(),
-            Kind::Choice(choices) => choices.contains(&value),
-            Kind::Whole(least, most) => {
+            SettingKind::Text => !value.is_empty(),
+            SettingKind::Choice(choices) => choices.contains(&value),
+            SettingKind::Whole(least, most) => {
                 value.parse::<u64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
-            Kind::Decimal(least, most) => {
+            SettingKind::Decimal(least, most) => {
                 value.parse::<f64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
-            Kind::Size(least, most) => {
+            SettingKind::Size(least, most) => {
                 parse_size(value).is_some_and(|bytes| (*least..=*most).contains(&bytes))
             }
-            Kind::Url => {
+            SettingKind::Url => {
                 let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"));
                 let bare = |rest: &str| {
                     !rest.contains(['?', '#', '@']) && !rest.contains(char::is_whitespace)
                 };
-                let there = |rest: &str| !rest.is_empty() && !rest.starts_with('/') && bare(rest);
-                rest.is_some_and(there)
+                let hosted = |rest: &str| !rest.is_empty() && !rest.starts_with('/') && bare(rest);
+                rest.is_some_and(hosted)
                     && Url::parse(value).is_ok_and(|url| url.host_str().is_some())
             }
-            Kind::Variable => {
+            SettingKind::Variable => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 value.chars().all(plain)
                     && value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             }
-            Kind::Isolation => value.parse::<Wanted>().is_ok(),
-            Kind::Servers => value.parse::<Address>().is_ok(),
+            SettingKind::Isolation => value.parse::<RequestedIsolation>().is_ok(),
+            SettingKind::Servers => value.parse::<ClusterServers>().is_ok(),
         }
     }
 }
 
-/// The beginnings of the keys that our providers and others give out.
+/// Whether a text starts like an API key of a known provider.
 pub fn looks_like_a_key(value: &str) -> bool {
     const STARTS: [&str; 5] = ["sk-", "gsk_", "AIza", "ghp_", "xai-"];
     value.len() >= 16 && STARTS.iter().any(|start| value.starts_with(start))
 }
 
-/// What programs may ask for unless the settings say otherwise: computing, drawing and reading files,
-/// and nothing that needs a network.
+/// Python packages that generated programs may use by default: computation, plotting and file formats, and none that
+/// needs a network.
 pub const ALLOWED_PACKAGES: &str = "numpy pandas matplotlib scipy sympy scikit-learn statsmodels seaborn networkx \
     pillow mpmath polars pyarrow openpyxl tabulate python-dateutil pytz pyyaml lxml beautifulsoup4 regex \
     six attrs more-itertools sortedcontainers markupsafe jinja2 pydantic shapely tqdm rich";
 
-/// The fields of a price, in dollars for a million tokens: `[prices."my-model"]`.
+/// Fields of a price, in dollars per million tokens: `[prices."my-model"]`.
 pub const PRICE_FIELDS: [&str; 4] = ["input", "cached_input", "cache_write", "output"];
 
-/// The known key that is nearest to a wrong one, if any is near.
+/// The known key most similar to a mistyped one, if any is similar enough.
 pub fn nearest<'k>(wrong: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    // Nobody mistypes that much, and the comparison would take its time.
+    // A text this long is not a typing mistake, and comparing it would be slow.
     if wrong.len() > 80 {
         return None;
     }
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_a_unit() {
+    fn sizes_are_parsed_and_shown_with_a_unit() {
         let sizes = ["256M", "1GB", "64k", "0K"].map(parse_size);
         assert_eq!(sizes, [Some(256 << 20), Some(1 << 30), Some(64 << 10), Some(0)]);
         for wrong in ["", "M", "12", "1.5G", "-1M", "1T", "99999999999999G", "ä", "1é"] {
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_miss_is_recognised() {
+    fn nearest_finds_the_mistyped_key() {
         let keys = ["anthropic.model", "anthropic.base_url", "model"];
         assert_eq!(nearest("antropic.modle", keys), Some("anthropic.model"));
         assert_eq!(nearest("modle", keys), Some("model"));

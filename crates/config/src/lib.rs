@@ -1,8 +1,8 @@
-//! Typed settings, each with its source: flags, environment, the project's files, the user's, defaults.
+//! Typed settings from flags, environment variables, project files, the user's file and defaults. Each has its source.
 //!
-//! All settings are defined in one table (`table.rs`), from which [`Settings`], [`SettingKey`] and the list of [`all`] settings
-//! are generated. Only this crate turns text into keys; everything else reads fields (`settings.sandbox.memory`) or names
-//! a [`SettingKey`]. A folder that is not trusted cannot set everything ([`trust`]).
+//! One table (`table.rs`) defines all settings; macros generate [`Settings`], [`SettingKey`] and the list [`all`] from
+//! it. Only this crate parses keys from text; other crates read fields (`settings.sandbox.memory`) or name a
+//! [`SettingKey`]. The files of an untrusted folder may change only some settings ([`trust`]).
 
 mod define;
 mod environment;
@@ -22,14 +22,14 @@ mod value;
 mod values;
 
 pub use environment::Environment;
-pub use isolation::{Isolation, UnknownIsolation, Wanted};
-pub use kind::{ALLOWED_PACKAGES, Kind, PRICE_FIELDS, looks_like_a_key, nearest, show_size};
-pub use limits::{LEAST_MEMORY, Limits};
-pub use load::{Origin, Withheld, Written};
+pub use isolation::{Isolation, RequestedIsolation, UnknownIsolation};
+pub use kind::{ALLOWED_PACKAGES, PRICE_FIELDS, SettingKind, looks_like_a_key, nearest, show_size};
+pub use limits::{LEAST_MEMORY, SandboxLimits};
+pub use load::{SettingText, SettingsOrigin, UntrustedValue};
 pub use price::{Price, Rates};
-pub use provider::{Provider, ProviderName, REHEARSAL, REHEARSAL_LABEL, Secret, UnknownProvider};
-pub use servers::{Address, BadAddress};
-pub use setting::{Guard, Setting};
+pub use provider::{ApiKey, Provider, ProviderName, REHEARSAL, REHEARSAL_LABEL, UnknownProvider};
+pub use servers::{ClusterServers, InvalidNatsServers};
+pub use setting::{Setting, SettingGuard};
 pub use table::*;
-pub use value::{Source, Value};
-pub use values::{Durability, LogFormat, LogLevel, Review};
+pub use value::{SettingSource, SettingValue};
+pub use values::{LogFormat, LogLevel, Review, StoreDurability};

@@ -1,30 +1,30 @@
-//! Limits of a sandbox.
+//! Resource limits of a sandbox.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What everything in a sandbox together may use.
+/// Resource limits that all processes in a sandbox share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Limits {
+pub struct SandboxLimits {
     /// Bytes of memory, without swap.
     pub memory: u64,
-    /// Thousandths of a processor.
+    /// CPU share, in thousandths of a processor.
     pub cpu_millis: u32,
-    /// How long one execution may take.
+    /// Time limit of one execution.
     pub wall: Duration,
-    /// Processes and threads.
+    /// Maximum number of processes and threads.
     pub processes: u32,
-    /// Bytes of each of standard output and standard error that are kept of one execution.
+    /// Bytes of standard output, and of standard error, that are kept from one execution.
     pub output: u64,
-    /// Bytes that can be written to files.
+    /// Bytes that programs can write to files.
     pub disk: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for SandboxLimits {
+    fn default() -> SandboxLimits {
+        SandboxLimits {
             memory: 256 << 20,
             cpu_millis: 500,
             wall: Duration::from_secs(30),
@@ -35,11 +35,11 @@ impl Default for Limits {
     }
 }
 
-/// The least memory in which an interpreter starts at all.
+/// Minimum memory limit: with less, no interpreter starts.
 pub const LEAST_MEMORY: u64 = 16 << 20;
 
-impl Limits {
-    /// What is wrong with them, if anything.
+impl SandboxLimits {
+    /// Describes the first invalid limit; `None` if all are valid.
     pub fn complaint(&self) -> Option<String> {
         if self.memory < LEAST_MEMORY {
             return Some(format!("memory must be at least {} MB", LEAST_MEMORY >> 20));
@@ -59,7 +59,7 @@ impl Limits {
         none.iter().find(|(none, _)| *none).map(|(_, what)| format!("{what} is too small"))
     }
 
-    /// How many files and folders can be made: enough for small ones, and an end to empty ones.
+    /// Maximum number of files and folders: enough for small files, but empty files cannot be created without end.
     pub fn files(&self) -> u64 {
         (self.disk / 4096).max(1024)
     }
@@ -70,13 +70,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_make_no_sense_are_named() {
-        assert_eq!(Limits::default().complaint(), None);
-        let small = Limits { memory: 1, ..Limits::default() };
+    fn invalid_limits_are_reported() {
+        assert_eq!(SandboxLimits::default().complaint(), None);
+        let small = SandboxLimits { memory: 1, ..SandboxLimits::default() };
         assert_eq!(small.complaint().unwrap(), "memory must be at least 16 MB");
-        let disk = Limits { disk: 512 << 20, ..Limits::default() };
+        let disk = SandboxLimits { disk: 512 << 20, ..SandboxLimits::default() };
         assert!(disk.complaint().unwrap().starts_with("files are kept in memory"));
-        let wall = Limits { wall: Duration::ZERO, ..Limits::default() };
+        let wall = SandboxLimits { wall: Duration::ZERO, ..SandboxLimits::default() };
         assert_eq!(wall.complaint().unwrap(), "wall time is too small");
     }
 }

@@ -1,4 +1,4 @@
-//! How settings are gathered: defaults, the user's file, the project's files, variables and flags.
+//! Loads settings from defaults, the user's file, the project's files, environment variables and flags.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,86 +6,87 @@ use std::path::{Path, PathBuf};
 use assize_types::{Failure, FailureKind};
 
 use crate::environment::Environment;
-use crate::file::{Entry, parse, parse_env, read_text, short};
+use crate::file::{FileEntry, parse, parse_env, read_text, short};
 use crate::kind::nearest;
 use crate::provider::{Provider, UnknownProvider};
-use crate::setting::{Guard, Setting};
+use crate::setting::{Setting, SettingGuard};
 use crate::table::{SettingKey, all};
 use crate::trust::{self, Trust, TrustStore};
-use crate::value::{FromText, Source, Value};
+use crate::value::{FromText, SettingSource, SettingValue};
 
-/// The text of a value, as it is written where it is set.
-pub type Written = Value<String>;
+/// A setting's value as unparsed text, with its source.
+pub type SettingText = SettingValue<String>;
 
-/// A value that a folder sets and may not, as long as it is not trusted.
+/// A value that has no effect, because the folder that sets it is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Withheld {
+pub struct UntrustedValue {
     pub key: String,
-    pub source: Source,
-    /// Whether commands go on without it, with a warning. Others stop.
+    pub source: SettingSource,
+    /// Whether commands only warn about the value; otherwise they fail.
     pub ignored: bool,
 }
 
-/// Where the settings come from: the files that were read, whether they are trusted, and the text of every value.
+/// Where the settings come from: the files that were read, their trust state, and the text of every value.
 #[derive(Debug, Clone)]
-pub struct Origin {
-    pub(crate) values: BTreeMap<String, Written>,
-    pub withheld: Vec<Withheld>,
-    /// What the folder's files set that takes trust, whether or not something else overrides it now.
+pub struct SettingsOrigin {
+    pub(crate) values: BTreeMap<String, SettingText>,
+    pub withheld: Vec<UntrustedValue>,
+    /// Key and value of everything the folder's files set that requires trust, even if it is overridden.
     pub sensitive: Vec<(String, String)>,
-    /// Of the folder's files, as they were read.
+    /// Fingerprint of the folder's files as they were read.
     pub fingerprint: String,
-    /// The folder whose `assize.toml` and `.env` count.
+    /// The folder whose `assize.toml` and `.env` are used.
     pub project_folder: PathBuf,
     pub project_file: Option<PathBuf>,
     pub user_file: (PathBuf, bool),
     pub trust: Trust,
-    /// Things to tell the user that are no reason to stop.
+    /// Warnings to show to the user.
     pub warnings: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) env_file: Vec<Entry>,
+    pub(crate) env_file: Vec<FileEntry>,
     pub(crate) env_path: PathBuf,
 }
 
-impl Origin {
-    /// Gathers all settings.
+impl SettingsOrigin {
+    /// Loads all settings; later sources override earlier ones.
     pub(crate) fn load(
-        around: &Environment,
+        environment: &Environment,
         flags: &[(SettingKey, &'static str, String)],
-    ) -> Result<Origin, Failure> {
+    ) -> Result<SettingsOrigin, Failure> {
         for (key, flag, text) in flags {
-            // A provider's name has its own answer, with the nearest one.
+            // An invalid provider is reported later by `invalid`, with the closest name as a hint.
             let checked = (*key != SettingKey::Provider).then(|| key.setting().kind);
             if let Some(complaint) = checked.and_then(|kind| kind.complaint(text)) {
                 return Err(Failure::new(FailureKind::Usage, format!("`{flag}` {complaint}")));
             }
         }
-        let project_folder = around.project_folder().to_owned();
+        let project_folder = environment.project_folder().to_owned();
         let project_path = project_folder.join("assize.toml");
         let env_path = project_folder.join(".env");
         let project_text = read_text(&project_path)?;
-        // A folder of that name is a Python virtual environment.
+        // A folder named `.env` is usually a Python virtual environment.
         let env_text = if env_path.is_file() { read_text(&env_path)? } else { None };
-        let user_text = read_text(&around.user_file)?;
+        let user_text = read_text(&environment.user_file)?;
         let fingerprint = trust::fingerprint([project_text.as_deref(), env_text.as_deref()]);
-        let trust = TrustStore::open(&around.state_folder)?.of(&project_folder, &fingerprint);
-        let show = |path: &Path| short(path, &around.working_folder);
+        let trust = TrustStore::open(&environment.state_folder)?.of(&project_folder, &fingerprint);
+        let show = |path: &Path| short(path, &environment.working_folder);
 
-        // From the weakest to the strongest: later ones win.
+        // From the lowest to the highest precedence: later values win.
         let default = |setting: &Setting| {
-            let written = Value { value: setting.default?.to_owned(), source: Source::Default };
+            let written =
+                SettingValue { value: setting.default?.to_owned(), source: SettingSource::Default };
             Some((setting.key.to_string(), written))
         };
-        let mut origin = Origin {
+        let mut origin = SettingsOrigin {
             values: all().iter().filter_map(default).collect(),
             withheld: Vec::new(),
             sensitive: Vec::new(),
             fingerprint,
             project_file: project_text.is_some().then(|| show(&project_path)),
-            user_file: (around.user_file.clone(), user_text.is_some()),
+            user_file: (environment.user_file.clone(), user_text.is_some()),
             trust,
             warnings: Vec::new(),
-            environment: around.environment.clone(),
+            environment: environment.environment.clone(),
             env_file: Vec::new(),
             env_path: show(&env_path),
             project_folder,
@@ -95,37 +96,37 @@ impl Origin {
         }
         origin.warn_of_unknown_variables();
         if let Some(text) = user_text {
-            let path = around.user_file.clone();
-            for Entry { key, value, line } in parse(&path, &text)? {
-                origin.set(key, value, Source::User { path: path.clone(), line });
+            let path = environment.user_file.clone();
+            for FileEntry { key, value, line } in parse(&path, &text)? {
+                origin.set(key, value, SettingSource::User { path: path.clone(), line });
             }
         }
         if let Some(text) = project_text {
             let path = show(&project_path);
-            for Entry { key, value, line } in parse(&path, &text)? {
-                origin.set_guarded(key, value, Source::Project { path: path.clone(), line });
+            for FileEntry { key, value, line } in parse(&path, &text)? {
+                origin.set_guarded(key, value, SettingSource::Project { path: path.clone(), line });
             }
         }
-        origin.take_variables()?;
+        origin.apply_variables()?;
         for (key, flag, value) in flags {
-            origin.set(key.to_string(), value.clone(), Source::Flag(flag));
+            origin.set(key.to_string(), value.clone(), SettingSource::Flag(flag));
         }
         Ok(origin)
     }
 
-    /// The parsed value of a setting.
-    pub(crate) fn value<T: FromText>(&self, key: SettingKey) -> Result<Value<T>, Failure> {
+    /// Parses the value of a setting.
+    pub(crate) fn value<T: FromText>(&self, key: SettingKey) -> Result<SettingValue<T>, Failure> {
         let (kind, written) = (key.setting().kind, self.values.get(key.name()));
         let (value, source) = match written {
-            Some(Value { value, source }) => (T::from_text(&kind, value), source.clone()),
-            None => (T::unset(), Source::Default),
+            Some(SettingValue { value, source }) => (T::from_text(&kind, value), source.clone()),
+            None => (T::unset(), SettingSource::Default),
         };
         let value = value.ok_or_else(|| invalid(key, self.text(key.name()).unwrap_or_default()))?;
-        Ok(Value { value, source })
+        Ok(SettingValue { value, source })
     }
 
-    /// The source of a value in force, by its key as it is written in files.
-    pub fn source(&self, key: &str) -> Option<&Source> {
+    /// Source of a setting's effective value; `key` is written as in files.
+    pub fn source(&self, key: &str) -> Option<&SettingSource> {
         self.values.get(key).map(|written| &written.source)
     }
 
@@ -133,38 +134,42 @@ impl Origin {
         self.values.get(key).map(|written| written.value.as_str())
     }
 
-    pub(crate) fn set(&mut self, key: String, mut value: String, source: Source) {
+    pub(crate) fn set(&mut self, key: String, mut value: String, source: SettingSource) {
         if key.ends_with(".base_url") {
             value.truncate(value.trim_end_matches('/').len());
         }
-        self.values.insert(key, Value { value, source });
+        self.values.insert(key, SettingValue { value, source });
     }
 
-    /// Sets a value that the project asks for, unless it may not.
-    fn set_guarded(&mut self, key: String, text: String, source: Source) {
+    /// Sets a value from the project's files if its guard permits that; else records it as withheld.
+    fn set_guarded(&mut self, key: String, text: String, source: SettingSource) {
         let setting = Setting::named(&key);
-        // A wrong price would loosen the budget.
-        let guard = setting.map_or(Guard::Trusted, |setting| setting.guard);
+        // Prices are not in the table. They require trust, because a wrong price would loosen the budget.
+        let guard = setting.map_or(SettingGuard::Trusted, |setting| setting.guard);
         let may = match guard {
-            Guard::Open => true,
-            Guard::Tighten => setting.is_some_and(|setting| self.tightens(setting, &text)),
-            Guard::Trusted | Guard::Choice => false,
+            SettingGuard::Open => true,
+            SettingGuard::Tighten => setting.is_some_and(|setting| self.tightens(setting, &text)),
+            SettingGuard::Trusted | SettingGuard::Choice => false,
         };
         if !may {
             self.sensitive.push((key.clone(), text.clone()));
         }
-        // A value that is in force anyway needs no trust, and keeps its source.
+        // A value that is already in effect needs no trust, and keeps its source.
         if self.text(&key) == Some(text.as_str()) {
             return;
         }
         if may || self.trust == Trust::Given {
             self.set(key, text, source);
         } else {
-            self.withheld.push(Withheld { key, source, ignored: guard == Guard::Choice });
+            self.withheld.push(UntrustedValue {
+                key,
+                source,
+                ignored: guard == SettingGuard::Choice,
+            });
         }
     }
 
-    /// Whether a limit stays where it is or comes down.
+    /// Whether the new value keeps or lowers the limit.
     fn tightens(&self, setting: &Setting, text: &str) -> bool {
         let amount = |text: &str| setting.kind.amount(text);
         match (self.text(setting.key.name()).and_then(amount), amount(text)) {
@@ -174,9 +179,9 @@ impl Origin {
         }
     }
 
-    /// Values from `.env` and from the environment, which wins over it; a setting's own variable
-    /// wins over the one that others use too.
-    fn take_variables(&mut self) -> Result<(), Failure> {
+    /// Applies variables from `.env`, then from the environment, which takes precedence. A setting's `ASSIZE_…`
+    /// variable takes precedence over its conventional one.
+    fn apply_variables(&mut self) -> Result<(), Failure> {
         let own_last = |setting: &'static Setting| {
             setting.variables().into_iter().rev().map(move |variable| (setting, variable))
         };
@@ -184,7 +189,7 @@ impl Origin {
         for (setting, variable) in variables.clone() {
             let entry = self.env_file.iter().rfind(|entry| entry.key == variable);
             if let Some(value) = entry.map(|entry| entry.value.clone()) {
-                let source = Source::EnvFile { path: self.env_path.clone(), variable };
+                let source = SettingSource::EnvFile { path: self.env_path.clone(), variable };
                 if let Some(value) = checked(setting, value, &source)? {
                     self.set_guarded(setting.key.to_string(), value, source);
                 }
@@ -192,7 +197,7 @@ impl Origin {
         }
         for (setting, variable) in variables {
             if let Some(value) = self.environment.get(&variable).cloned() {
-                let source = Source::Environment(variable);
+                let source = SettingSource::Environment(variable);
                 if let Some(value) = checked(setting, value, &source)? {
                     self.set(setting.key.to_string(), value, source);
                 }
@@ -201,9 +206,8 @@ impl Origin {
         Ok(())
     }
 
-    /// The variables of `.env`. Where one that may be meant for us is written wrongly, it is told; what
-    /// is wrong with the others is not our business.
-    fn read_env_file(&self, text: &str) -> Result<Vec<Entry>, Failure> {
+    /// Parses `.env`. A malformed variable is an error only if assize may use it; others are skipped.
+    fn read_env_file(&self, text: &str) -> Result<Vec<FileEntry>, Failure> {
         let known: Vec<String> = all().iter().flat_map(Setting::variables).collect();
         let is_ours = |name: &str| {
             name.starts_with("ASSIZE_")
@@ -219,10 +223,10 @@ impl Origin {
         let variables = self.environment.keys().chain(self.env_file.iter().map(|entry| &entry.key));
         let unknown =
             variables.filter(|v| v.starts_with("ASSIZE_") && !names.contains(&v.as_str()));
-        /// A hostile `.env` could name thousands.
-        const MOST: usize = 5;
+        /// A hostile `.env` could contain thousands of unknown variables.
+        const MAX_WARNINGS: usize = 5;
         self.warnings = unknown
-            .take(MOST)
+            .take(MAX_WARNINGS)
             .map(|variable| {
                 let provider = Provider::ALL.into_iter().find(|provider| {
                     variable.starts_with(&format!("ASSIZE_{}", provider.name().to_uppercase()))
@@ -230,7 +234,7 @@ impl Origin {
                 match (provider, nearest(variable, names.iter().copied())) {
                     (Some(provider), _) if variable.ends_with("KEY") => {
                         let right = provider.key_variable();
-                        format!("`{variable}` sets nothing; the key belongs into `{right}`")
+                        format!("`{variable}` sets nothing; put the key into `{right}`")
                     }
                     (_, Some(near)) => format!("`{variable}` sets nothing; did you mean `{near}`?"),
                     (_, None) => format!("`{variable}` sets nothing"),
@@ -240,7 +244,7 @@ impl Origin {
     }
 }
 
-/// The failure of a value that cannot be parsed.
+/// Error for a value that cannot be parsed.
 fn invalid(key: SettingKey, text: &str) -> Failure {
     let kind = key.setting().kind;
     if key != SettingKey::Provider {
@@ -251,8 +255,12 @@ fn invalid(key: SettingKey, text: &str) -> Failure {
     kind.did_you_mean(text, failure)
 }
 
-/// The value of a variable for a setting; `None` if it is empty, which is as good as not set.
-fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<String>, Failure> {
+/// Validates the value of a variable; `None` if it is empty, which counts as not set.
+fn checked(
+    setting: &Setting,
+    value: String,
+    source: &SettingSource,
+) -> Result<Option<String>, Failure> {
     if value.is_empty() {
         return Ok(None);
     }
@@ -269,8 +277,8 @@ fn checked(setting: &Setting, value: String, source: &Source) -> Result<Option<S
     }
 }
 
-/// Ollama's own variable may hold a host, a port, or both, without a scheme; and the address that
-/// it listens on, which is not always one that can be called.
+/// Converts `OLLAMA_HOST` to a URL. It may contain a host, a port or both without a scheme, and may be an address to
+/// listen on, such as `0.0.0.0`, to which no client can connect.
 fn ollama_address(value: &str) -> String {
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/');
@@ -294,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ollamas_own_variable_is_read_in_every_form() {
+    fn ollama_host_is_normalized_to_a_url() {
         for (written, address) in [
             ("127.0.0.1", "http://127.0.0.1:11434"),
             ("0.0.0.0:8000", "http://127.0.0.1:8000"),

@@ -1,8 +1,8 @@
-//! Prices of models, for the budget and the account of a run.
+//! Prices of models, used for budgets and for the cost of a run.
 
 use assize_types::{Money, Usage};
 
-/// Prices in micro-dollars for a million tokens.
+/// Prices in micro-dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     pub input: u64,
@@ -12,7 +12,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Rates in dollars for a million tokens.
+    /// Creates rates from dollars per million tokens.
     pub const fn usd(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Rates {
         const fn micro(dollars: f64) -> u64 {
             (dollars * 1_000_000.0 + 0.5) as u64
@@ -26,18 +26,18 @@ impl Rates {
     }
 }
 
-/// What a model costs.
+/// Price of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
     pub rates: Rates,
-    /// Rates for the whole request once its input is longer than so many tokens.
+    /// Input threshold in tokens, and the rates for the whole request if its input is longer.
     pub long: Option<(u64, Rates)>,
 }
 
 impl Price {
     pub const FREE: Price = Price { rates: Rates::usd(0.0, 0.0, 0.0, 0.0), long: None };
 
-    /// A price of one tier, in dollars for a million tokens; `None` if a figure is no price.
+    /// A price without a long-input tier, in dollars per million tokens; `None` if a figure is not a valid price.
     pub fn flat(input: f64, cached_input: f64, cache_write: f64, output: f64) -> Option<Price> {
         let fine = |price: f64| price.is_finite() && (0.0..1e9).contains(&price);
         [input, cached_input, cache_write, output].into_iter().all(fine).then(|| Price {
@@ -53,7 +53,7 @@ impl Price {
         }
     }
 
-    /// What a call cost.
+    /// Cost of a call with this usage.
     pub fn of(&self, usage: &Usage) -> Money {
         let rates = self.rates_for(usage.input);
         let plain =
@@ -64,7 +64,7 @@ impl Price {
             + Money::for_tokens(usage.output, rates.output)
     }
 
-    /// The most a call can cost that reads at most `input` and writes at most `output` tokens.
+    /// Maximum cost of a call with at most `input` input tokens and `output` output tokens.
     pub fn at_most(&self, input: u64, output: u64) -> Money {
         let rates = self.rates_for(input);
         let dearest = rates.input.max(rates.cache_write).max(rates.cached_input);

@@ -1,9 +1,9 @@
-//! The six providers: name, default address and model, and the variables that hold key and address.
+//! The six model providers: name, default base URL and model, and environment variables for key and base URL.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A company, or a program on this machine, that answers requests.
+/// A model provider: a hosted API, or Ollama on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     Anthropic,
@@ -15,7 +15,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// All of them, in the order in which a key in the environment is looked for.
+    /// All providers, in the order in which the environment is searched for their keys.
     pub const ALL: [Provider; 6] = [
         Provider::Anthropic,
         Provider::OpenAi,
@@ -36,7 +36,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable that by convention holds the key.
+    /// The environment variable that by convention holds the API key.
     pub fn key_variable(self) -> &'static str {
         match self {
             Provider::Anthropic => "ANTHROPIC_API_KEY",
@@ -48,7 +48,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable that by convention holds the address.
+    /// The environment variable that by convention holds the base URL.
     pub fn base_url_variable(self) -> &'static str {
         match self {
             Provider::Anthropic => "ANTHROPIC_BASE_URL",
@@ -86,7 +86,7 @@ impl Provider {
         }
     }
 
-    /// The context window assumed for a model that the catalog does not know.
+    /// Context window in tokens that is assumed for a model missing from the catalog.
     pub fn default_context_window(self) -> u64 {
         match self {
             Provider::Anthropic => 200_000,
@@ -103,7 +103,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// A name that no provider has.
+/// Error: no provider has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown provider `{0}`; known: anthropic, openai, google, groq, openrouter, ollama, rehearsal"
@@ -121,13 +121,13 @@ impl FromStr for Provider {
     }
 }
 
-/// The name of the rehearsal model where a provider is named.
+/// Provider name of the rehearsal model, which answers offline with generated text.
 pub const REHEARSAL: &str = "rehearsal";
 
-/// The label of everything that the rehearsal model answered.
+/// Label on all output that comes from the rehearsal model.
 pub const REHEARSAL_LABEL: &str = "rehearsal, no model was asked";
 
-/// What can be named as the provider: one of the six, or the rehearsal model.
+/// Value of the `provider` setting: one of the six providers, or the rehearsal model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderName {
     Provider(Provider),
@@ -159,21 +159,21 @@ impl fmt::Display for ProviderName {
     }
 }
 
-/// A key. It can be sent to its provider, and is never shown whole.
+/// An API key. It is sent to its provider; `Debug` and `masked` never show it whole.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ApiKey(String);
 
-impl Secret {
-    pub fn new(value: impl Into<String>) -> Secret {
-        Secret(value.into())
+impl ApiKey {
+    pub fn new(value: impl Into<String>) -> ApiKey {
+        ApiKey(value.into())
     }
 
-    /// The key itself, for the request that is sent to its provider.
+    /// The key itself, to be put into a request to its provider.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Enough to tell two keys apart, not enough to use one.
+    /// The last four characters of a key of 16 or more, to tell keys apart in output.
     pub fn masked(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '?' };
         let tail: Vec<char> = self.0.chars().rev().take(4).map(plain).collect();
@@ -183,13 +183,13 @@ impl Secret {
         format!("…{}", tail.into_iter().rev().collect::<String>())
     }
 
-    /// `text` with every occurrence of the key blotted out.
+    /// `text` with every occurrence of the key replaced by `***`.
     pub fn scrub(&self, text: &str) -> String {
         if self.0.len() < 4 { text.to_owned() } else { text.replace(&self.0, "***") }
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(***)")
     }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_provider_is_told_the_known_ones() {
+    fn unknown_provider_error_lists_the_known_providers() {
         let error = "anthropc".parse::<Provider>().unwrap_err().to_string();
         for provider in Provider::ALL {
             assert!(error.contains(provider.name()), "{error}");
@@ -210,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_never_shown() {
-        let secret = Secret::new("sk-ant-0123456789abcdef");
+    fn secret_is_masked_in_debug_output_and_scrubbed_from_text() {
+        let secret = ApiKey::new("sk-ant-0123456789abcdef");
         assert_eq!(format!("{secret:?}"), "Secret(***)");
         assert_eq!(secret.masked(), "…cdef");
-        assert_eq!(Secret::new("short").masked(), "…");
+        assert_eq!(ApiKey::new("short").masked(), "…");
         assert_eq!(secret.scrub("bad key sk-ant-0123456789abcdef!"), "bad key ***!");
     }
 }

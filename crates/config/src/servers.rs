@@ -1,44 +1,44 @@
-//! Addresses of the NATS servers of a cluster.
+//! Parsing of the list of a cluster's NATS servers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use url::Url;
 
-/// The servers of a cluster, as they are typed: `nats://a,b:4223,c`.
+/// NATS servers of a cluster, written as one text: `nats://a,b:4223,c`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ClusterServers {
     servers: Vec<String>,
 }
 
-/// A text that names no servers.
+/// Error: the text is not a valid list of NATS servers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no servers: they are named as in `nats://one,two:4223,three`")]
-pub struct BadAddress(String);
+#[error("invalid list of servers `{0}`: expected one such as `nats://one,two:4223,three`")]
+pub struct InvalidNatsServers(String);
 
-impl Address {
-    /// Each server with its scheme: `nats://a`.
+impl ClusterServers {
+    /// URL of each server, with its scheme: `nats://a`.
     pub fn servers(&self) -> &[String] {
         &self.servers
     }
 }
 
-impl FromStr for Address {
-    type Err = BadAddress;
+impl FromStr for ClusterServers {
+    type Err = InvalidNatsServers;
 
-    fn from_str(text: &str) -> Result<Address, BadAddress> {
-        // What stands before an `@` may be a password, and is not repeated.
+    fn from_str(text: &str) -> Result<ClusterServers, InvalidNatsServers> {
+        // The part before an `@` may be a password, so the error does not repeat it.
         let shown = text.rsplit_once('@').map_or(text.to_owned(), |(_, rest)| format!("…@{rest}"));
-        let bad = || BadAddress(assize_types::text::shorten(&shown, 200));
+        let bad = || InvalidNatsServers(assize_types::text::shorten(&shown, 200));
         let (scheme, names) = match text.split_once("://") {
             Some((scheme @ ("nats" | "tls"), names)) => (scheme, names),
             Some(_) => return Err(bad()),
             None => ("nats", text),
         };
         let server = |name: &str| {
-            // Each may have it again.
+            // Every server may repeat the scheme.
             let name = name.trim().trim_start_matches("nats://").trim_start_matches("tls://");
-            // Who may come in is said elsewhere, where nobody sees it in a list of processes.
+            // No credentials: a list of processes would show them. They have their own settings.
             let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
             let server = format!("{scheme}://{name}");
             let sound =
@@ -47,13 +47,13 @@ impl FromStr for Address {
         };
         let servers: Option<Vec<String>> = names.split(',').map(server).collect();
         match servers {
-            Some(servers) => Ok(Address { servers }),
+            Some(servers) => Ok(ClusterServers { servers }),
             None => Err(bad()),
         }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ClusterServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.servers[0].split("://").next().unwrap_or_default();
         let names: Vec<&str> =
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_named_in_one_word() {
+    fn server_lists_are_parsed_and_credentials_rejected() {
         for (typed, shown) in [
             ("nats://a,b:4223,c", "nats://a,b:4223,c"),
             ("a", "nats://a"),
@@ -75,14 +75,14 @@ mod tests {
             ("nats://a,nats://b", "nats://a,b"),
             ("nats://10.0.0.1:4222, 10.0.0.2:4222", "nats://10.0.0.1:4222,10.0.0.2:4222"),
         ] {
-            let read: Address = typed.parse().unwrap();
+            let read: ClusterServers = typed.parse().unwrap();
             assert_eq!(read.to_string(), shown);
             assert_eq!(read.servers().len(), typed.split(',').count());
         }
         for wrong in ["", "nats://", "http://a", "nats://a,,b", "nats://user:word@a", "a b"] {
-            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ClusterServers>().is_err(), "{wrong}");
         }
-        let told = "nats://user:word@a".parse::<Address>().unwrap_err().to_string();
-        assert!(told.starts_with("`…@a` names no servers"), "{told}");
+        let error = "nats://user:word@a".parse::<ClusterServers>().unwrap_err().to_string();
+        assert!(error.starts_with("invalid list of servers `…@a`"), "{error}");
     }
 }

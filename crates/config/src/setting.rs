@@ -1,53 +1,52 @@
-//! One setting: its key, the values it takes, and who may set it.
+//! Definition of one setting: key, kind of value, default, and whether a project's files may set it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use assize_types::{Failure, FailureKind};
 
-use crate::Wanted;
-use crate::kind::Kind;
+use crate::RequestedIsolation;
+use crate::kind::SettingKind;
 use crate::table::{SettingKey, all};
 
-/// One setting.
+/// Definition of one setting.
 #[derive(Debug, Clone)]
 pub struct Setting {
     pub key: SettingKey,
-    pub kind: Kind,
+    pub kind: SettingKind,
     pub default: Option<&'static str>,
-    /// The environment variable beside `ASSIZE_…` that by convention sets it, too.
+    /// Conventional environment variable of the setting, besides `ASSIZE_…`.
     pub convention: Option<&'static str>,
-    pub guard: Guard,
+    pub guard: SettingGuard,
     pub about: &'static str,
 }
 
-/// Who may set it.
+/// Whether the files of an untrusted folder may set a setting. The user always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
-    /// Anyone.
+pub enum SettingGuard {
+    /// Any folder may set the setting.
     Open,
-    /// Anyone, as long as it brings a limit down.
+    /// Any folder may lower the limit.
     Tighten,
-    /// The user, and folders that the user trusts: it says where keys and prompts go, or how much
-    /// may be spent.
+    /// Only a trusted folder may set it: the setting decides where keys and prompts go, or how much may be spent.
     Trusted,
-    /// The same, for the choice of provider and model: what another folder sets is ignored with a warning.
+    /// Like `Trusted`, for provider and model: a value from an untrusted folder is ignored with a warning.
     Choice,
 }
 
 impl Setting {
-    /// The setting that a text names: `sandbox.memory`.
+    /// Looks up a setting by its key, such as `sandbox.memory`.
     pub fn named(name: &str) -> Option<&'static Setting> {
         all().iter().find(|setting| setting.key.name() == name)
     }
 
-    /// The environment variables that set it, in order.
+    /// Environment variables of the setting; the first takes precedence.
     pub(crate) fn variables(&self) -> Vec<String> {
         let own = format!("ASSIZE_{}", self.key.name().replace('.', "_").to_uppercase());
         [Some(own), self.convention.map(str::to_owned)].into_iter().flatten().collect()
     }
 
-    /// The setting that is the ceiling of requests where the operator has not set this one.
+    /// The `serve.max_…` setting that limits API requests if the operator has not set this setting.
     pub fn ceiling(&self) -> Option<SettingKey> {
         match self.key {
             SettingKey::SandboxMemory => Some(SettingKey::ServeMaxMemory),
@@ -57,30 +56,32 @@ impl Setting {
         }
     }
 
-    /// Why a request cannot have this value where the operator has set another.
+    /// Explains why an API request may not override the operator's value `set`; `None` if it may.
     pub(crate) fn refuses(&self, set: &str, requested: &str) -> Option<String> {
         match self.key {
             SettingKey::SandboxIsolation => {
-                let floor = |text: &str| text.parse::<Wanted>().ok().map(Wanted::floor);
+                let floor = |text: &str| {
+                    text.parse::<RequestedIsolation>().ok().map(RequestedIsolation::floor)
+                };
                 let weaker = floor(requested) < floor(set);
-                weaker.then(|| format!("has to be as strong as {set} here"))
+                weaker.then(|| format!("must be at least as strong as {set}"))
             }
-            // A request can add a review where none is required, and nothing else.
+            // A request may only make the review stricter.
             SettingKey::DraftReview if (set, requested) == ("escalated", "always") => None,
             SettingKey::DraftReview | SettingKey::DraftVerify => {
-                (requested != set).then(|| format!("is {set} here"))
+                (requested != set).then(|| format!("is fixed to `{set}`"))
             }
             _ => {
-                let (most, amount) = (self.kind.amount(set)?, self.kind.amount(requested)?);
-                let more = self.guard != Guard::Open && amount > most;
-                more.then(|| format!("can be {set} at most here"))
+                let (max, amount) = (self.kind.amount(set)?, self.kind.amount(requested)?);
+                let more = self.guard != SettingGuard::Open && amount > max;
+                more.then(|| format!("must be at most {set}"))
             }
         }
     }
 }
 
 impl SettingKey {
-    /// The setting of this key.
+    /// Definition of the setting with this key.
     pub fn setting(self) -> &'static Setting {
         let find = || all().iter().find(|setting| setting.key == self);
         find().unwrap_or_else(|| unreachable!("`{self}` is in the table"))

@@ -1,27 +1,27 @@
-//! Operations on the settings as a whole: requests, provider keys, prices, and what is withheld.
+//! Operations on the loaded settings: overrides by API requests, provider keys, prices, and rejected project settings.
 
 use assize_types::{Failure, FailureKind};
 
 use crate::environment::Environment;
 use crate::kind::PRICE_FIELDS;
-use crate::load::{Origin, Written};
+use crate::load::{SettingText, SettingsOrigin};
 use crate::price::Price;
-use crate::provider::{Provider, Secret};
+use crate::provider::{ApiKey, Provider};
 use crate::table::{SettingKey, Settings, all};
 use crate::trust::Trust;
-use crate::value::Source;
+use crate::value::SettingSource;
 
 impl Settings {
-    /// Reads all settings; `flags` are those of the command line, each with the flag's name and its value.
+    /// Loads all settings; `flags` are command-line flags: setting, name of the flag, value.
     pub fn load(
-        around: &Environment,
+        environment: &Environment,
         flags: &[(SettingKey, &'static str, String)],
     ) -> Result<Settings, Failure> {
-        Settings::parse(Origin::load(around, flags)?)
+        Settings::parse(SettingsOrigin::load(environment, flags)?)
     }
 
-    /// These settings with the values that a request asks for. What the operator has set is a ceiling for amounts, and
-    /// isolation can only be made stronger; defaults can be changed up to the ceilings of requests.
+    /// Applies the overrides of an API request. The operator's values are upper limits for amounts and a lower limit
+    /// for isolation; where only the default applies, a request may go up to the `serve.max_…` settings.
     pub fn with_request(&self, requested: &[(SettingKey, String)]) -> Result<Settings, Failure> {
         let mut origin = self.origin.clone();
         for (key, value) in requested {
@@ -33,77 +33,77 @@ impl Settings {
             let set = self.written(*key).filter(|written| written.is_set());
             let ceiling = setting.ceiling().filter(|_| set.is_none());
             if let Some(why) = set.and_then(|set| setting.refuses(set, value)) {
-                return Err(refused(why).hint("whoever runs the server has set it"));
+                return Err(refused(why).hint("the server's operator has set it"));
             }
-            if let Some((ceiling, most)) = ceiling.and_then(|key| Some((key, self.written(key)?)))
-                && let Some(why) = setting.refuses(most, value)
+            if let Some((ceiling, max)) = ceiling.and_then(|key| Some((key, self.written(key)?)))
+                && let Some(why) = setting.refuses(max, value)
             {
-                let hint = format!("the setting `{ceiling}` is the ceiling of requests");
+                let hint = format!("the setting `{ceiling}` limits API requests");
                 return Err(refused(why).hint(hint));
             }
-            origin.set(key.to_string(), value.clone(), Source::Request);
+            origin.set(key.to_string(), value.clone(), SettingSource::Request);
         }
-        // A default above the ceiling does not get around it.
+        // A default above the limit of requests is lowered to it.
         for setting in all() {
             let value = origin.values.get(setting.key.name()).filter(|value| !value.is_set());
-            let most = setting.ceiling().and_then(|key| self.written(key));
-            if let Some((value, most)) = value.zip(most)
-                && setting.refuses(most, value).is_some()
+            let max = setting.ceiling().and_then(|key| self.written(key));
+            if let Some((value, max)) = value.zip(max)
+                && setting.refuses(max, value).is_some()
             {
-                origin.set(setting.key.to_string(), most.to_string(), Source::Default);
+                origin.set(setting.key.to_string(), max.to_string(), SettingSource::Default);
             }
         }
         Settings::parse(origin)
     }
 
-    /// The text of a value in force, as it was written.
-    pub fn written(&self, key: SettingKey) -> Option<&Written> {
+    /// Text of a setting's effective value.
+    pub fn written(&self, key: SettingKey) -> Option<&SettingText> {
         self.origin.values.get(key.name())
     }
 
-    /// The key of a provider, and where it is or should be.
-    pub fn key(&self, provider: Provider) -> (Option<Secret>, Source) {
+    /// API key of a provider, and its source; without a key, the variable that should contain it.
+    pub fn key(&self, provider: Provider) -> (Option<ApiKey>, SettingSource) {
         let variable = self.provider_settings(provider).key_env.to_string();
         let origin = &self.origin;
         let from_file = origin.env_file.iter().rfind(|entry| entry.key == variable);
         match (origin.environment.get(&variable).filter(|key| !key.is_empty()), from_file) {
-            (Some(key), _) => (Some(Secret::new(key.trim())), Source::Environment(variable)),
+            (Some(key), _) => (Some(ApiKey::new(key.trim())), SettingSource::Environment(variable)),
             (None, Some(entry)) if !entry.value.is_empty() => {
-                let source = Source::EnvFile { path: origin.env_path.clone(), variable };
-                (Some(Secret::new(entry.value.trim())), source)
+                let source = SettingSource::EnvFile { path: origin.env_path.clone(), variable };
+                (Some(ApiKey::new(entry.value.trim())), source)
             }
-            _ => (None, Source::Environment(variable)),
+            _ => (None, SettingSource::Environment(variable)),
         }
     }
 
-    /// Whether a value was set by a folder that is not trusted.
-    pub fn is_foreign(&self, source: &Source) -> bool {
+    /// Whether a value was set by a file of an untrusted folder.
+    pub fn is_foreign(&self, source: &SettingSource) -> bool {
         self.origin.trust != Trust::Given && source.is_the_folders()
     }
 
-    /// Warning that the key of a provider comes from a folder that is not trusted.
+    /// Returns a warning if the API key of a provider comes from an untrusted folder.
     pub fn warn_of_foreign_key(&self, provider: Provider) -> Option<String> {
         let (_, key) = self.key(provider);
         self.is_foreign(&key).then(|| {
             format!(
-                "asking {provider}: the key is from {key}, in a folder that is not trusted (`assize config trust` \
-                 says that it is)"
+                "calling {provider} with the key from {key}, in a folder that is not trusted (trust it with \
+                 `assize config trust`)"
             )
         })
     }
 
-    /// Warning that a folder which is not trusted chooses a provider or a model, in vain; unless the user has chosen
+    /// Returns a warning if an untrusted folder's choice of provider or model is ignored, unless the user has chosen
     /// for this command.
     pub fn warn_of_ignored_choice(&self) -> Option<String> {
         let chosen = |key: &str| {
             self.origin.source(key).is_some_and(|source| {
-                source.is_requested() || matches!(source, Source::Environment(_))
+                source.is_requested() || matches!(source, SettingSource::Environment(_))
             })
         };
         let in_force = |key: &str| chosen(key) || (key.ends_with(".model") && chosen("model"));
-        let ignored = self.origin.withheld.iter().filter(|one| one.ignored && !in_force(&one.key));
+        let ignored = self.origin.withheld.iter().filter(|it| it.ignored && !in_force(&it.key));
         let ignored: Vec<String> =
-            ignored.map(|one| format!("`{}` ({})", one.key, one.source)).collect();
+            ignored.map(|it| format!("`{}` ({})", it.key, it.source)).collect();
         let is = match ignored.len() {
             0 => return None,
             1 => "is",
@@ -117,7 +117,7 @@ impl Settings {
         ))
     }
 
-    /// What the user says a model costs.
+    /// Price of a model that the settings define under `prices`.
     pub fn price(&self, model: &str) -> Result<Option<Price>, Failure> {
         let field =
             |name: &str| self.origin.text(&format!("prices.{model}.{name}"))?.parse::<f64>().ok();
@@ -134,13 +134,13 @@ impl Settings {
         }
     }
 
-    /// Values of keys that only the user's files name, such as prices.
-    pub fn extra(&self) -> impl Iterator<Item = (&String, &Written)> {
+    /// Values whose keys are not in the table of settings: prices.
+    pub fn extra(&self) -> impl Iterator<Item = (&String, &SettingText)> {
         self.origin.values.iter().filter(|(key, _)| key.starts_with("prices."))
     }
 
-    /// Stops where the project asks for something that it may not have: to go on without it could
-    /// do something else than its author, or its user, had in mind.
+    /// Fails if an untrusted folder sets something that requires trust. Ignoring the value could do something that
+    /// neither the project's author nor the user intended.
     pub fn refuse_withheld(&self) -> Result<(), Failure> {
         let mut stopping = self.origin.withheld.iter().filter(|withheld| !withheld.ignored);
         let Some(first) = stopping.next() else {
@@ -151,10 +151,10 @@ impl Settings {
             more => format!(" (and {more} more)"),
         };
         let why = self.origin.trust.why_not();
-        let message = format!("{}: `{}`{more} is set, and {why}", first.source, first.key);
+        let message = format!("{}: `{}`{more} is set, but {why}", first.source, first.key);
         Err(Failure::new(FailureKind::Settings, message).hint(
-            "such settings say where your keys and prompts go, what may be spent, or what may be done to your \
-             files: read the file, then allow them with `assize config trust`",
+            "these settings decide where your keys and prompts go, how much may be spent, or how your files may be \
+             changed: read the file, then allow them with `assize config trust`",
         ))
     }
 }

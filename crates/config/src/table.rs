@@ -6,239 +6,239 @@ use std::time::Duration;
 use assize_types::{Failure, Money};
 
 use crate::define::define_settings;
-use crate::kind::Kind::{self, Decimal, Size, Whole};
-use crate::load::Origin;
+use crate::kind::SettingKind::{self, Decimal, Size, Whole};
+use crate::load::SettingsOrigin;
 use crate::provider::{Provider, ProviderName};
-use crate::servers::Address;
-use crate::setting::{Guard, Setting};
-use crate::value::Value;
-use crate::values::{Durability, LogFormat, LogLevel, Review};
-use crate::{ALLOWED_PACKAGES, Wanted};
+use crate::servers::ClusterServers;
+use crate::setting::{Setting, SettingGuard};
+use crate::value::SettingValue;
+use crate::values::{LogFormat, LogLevel, Review, StoreDurability};
+use crate::{ALLOWED_PACKAGES, RequestedIsolation};
 
 define_settings! {
-    /// Provider, model and their requests.
+    /// Provider, model and parameters of requests.
     general: GeneralSettings, "" {
-        /// who is asked; chosen by the keys at hand if not set
-        Choice Provider provider: Option<ProviderName> = Kind::Choice(ProviderName::NAMES);
-        /// the model of the provider that is used
-        Choice Model model: Option<String> = Kind::Text;
-        /// how freely a model answers
+        /// model provider; chosen by the available API keys if not set
+        Choice Provider provider: Option<ProviderName> = SettingKind::Choice(ProviderName::NAMES);
+        /// model, overriding the provider's own `model` setting
+        Choice Model model: Option<String> = SettingKind::Text;
+        /// sampling temperature
         Open Temperature temperature: f64 = Decimal(0.0, 2.0), default "0.7";
-        /// the longest answer
+        /// maximum length of an answer, in tokens
         Tighten MaxOutputTokens max_output_tokens: u32 = Whole(1, 1_000_000), default "4096";
     }
 
-    /// What a run may spend.
+    /// Budget of a run.
     budget: BudgetSettings, "budget." {
-        /// the most dollars a run may cost
+        /// maximum cost of a run, in dollars
         Trusted BudgetMaxCost max_cost: Option<Money> = Decimal(0.0, 1e9);
-        /// the most tokens a run may take
+        /// maximum number of tokens of a run
         Trusted BudgetMaxTokens max_tokens: Option<u64> = Whole(1, u64::MAX);
     }
 
     /// Requests to providers.
     gateway: GatewaySettings, "gateway." {
-        /// how often a failed call is repeated
+        /// maximum number of retries of a failed call
         Tighten GatewayRetries retries: u32 = Whole(0, 20), default "3";
-        /// how long one attempt may take; of a stream, how long it may be silent
+        /// timeout of one attempt; for a streamed answer, maximum time without data
         Trusted GatewayTimeout timeout_seconds: Duration = Whole(1, 86_400), default "120";
-        /// how long a call may take, repetitions included; an answer still coming in is not ended
+        /// time limit of a call, retries included; an answer that is still streaming is not cut off
         Tighten GatewayDeadline deadline_seconds: Duration = Whole(1, 864_000), default "600";
     }
 
     /// Where runs are stored.
     store: StoreSettings, "store." {
-        /// the file that keeps runs; `store.db` in your state folder if not set
-        Trusted StorePath path: Option<String> = Kind::Text;
-        /// what a finished call survives: a crash or kill of assize; or a power cut, too, which
+        /// database file of runs; `store.db` in your state folder if not set
+        Trusted StorePath path: Option<String> = SettingKind::Text;
+        /// what a finished call survives: a crash or kill of assize; or a power loss as well, which
         /// waits for the disk at every step
-        Trusted StoreDurability durability: Durability = Kind::Choice(Durability::NAMES), default "process-crash";
+        Trusted StoreDurability durability: StoreDurability = SettingKind::Choice(StoreDurability::NAMES), default "process-crash";
     }
 
     /// Sandboxes and their limits.
     sandbox: SandboxSettings, "sandbox." {
-        /// the walls around code: jail, docker, microvm, at-least=NAME or auto
-        Trusted SandboxIsolation isolation: Wanted = Kind::Isolation, default "auto";
-        /// memory of a sandbox
+        /// isolation backend: jail, docker, microvm, at-least=NAME or auto
+        Trusted SandboxIsolation isolation: RequestedIsolation = SettingKind::Isolation, default "auto";
+        /// memory limit of a sandbox
         Tighten SandboxMemory memory: u64 = Size(16 << 20, 1 << 40), default "256M";
-        /// processors of a sandbox
+        /// CPU limit of a sandbox, in processors
         Tighten SandboxCpus cpus: f64 = Decimal(0.01, 1024.0), default "0.5";
-        /// how long code may run
+        /// time limit of one execution, in seconds
         Tighten SandboxTimeout timeout_seconds: Duration = Decimal(0.001, 864_000.0), default "30";
-        /// processes and threads of a sandbox
+        /// maximum number of processes and threads in a sandbox
         Tighten SandboxProcesses processes: u32 = Whole(2, 100_000), default "128";
-        /// what is kept of each output
+        /// bytes kept of standard output, and of standard error
         Tighten SandboxOutput output: u64 = Size(1 << 10, 1 << 40), default "8M";
-        /// files that code can write
+        /// bytes that code can write to files
         Tighten SandboxDisk disk: u64 = Size(64 << 10, 1 << 40), default "64M";
         /// idle sandboxes that a warm pool keeps
         Tighten SandboxPool pool: usize = Whole(0, 1000), default "5";
-        /// a warm pool without requests for so long ends its idle sandboxes
+        /// seconds without requests after which a warm pool ends its idle sandboxes
         Tighten SandboxPoolIdle pool_idle_seconds: Duration = Whole(1, 864_000), default "300";
     }
 
     /// Docker or Podman.
     docker: DockerSettings, "docker." {
-        /// the socket of Docker or Podman, or `tcp://…`; the usual ones if not set
-        Trusted DockerHost host: Option<String> = Kind::Text, variable "DOCKER_HOST";
+        /// socket of Docker or Podman, or `tcp://…`; the usual sockets if not set
+        Trusted DockerHost host: Option<String> = SettingKind::Text, variable "DOCKER_HOST";
     }
 
-    /// Interpreters that a jail uses.
+    /// Interpreters for the `jail` backend.
     interpreters: InterpreterSettings, "sandbox." {
-        /// the Python of a jail; the first in PATH if not set
-        Trusted SandboxPython python: Option<String> = Kind::Text;
-        /// the Bash of a jail; the first in PATH if not set
-        Trusted SandboxBash bash: Option<String> = Kind::Text;
-        /// the Node.js of a jail; the first in PATH if not set
-        Trusted SandboxNode node: Option<String> = Kind::Text;
+        /// Python interpreter for jails; the first in PATH if not set
+        Trusted SandboxPython python: Option<String> = SettingKind::Text;
+        /// Bash for jails; the first in PATH if not set
+        Trusted SandboxBash bash: Option<String> = SettingKind::Text;
+        /// Node.js for jails; the first in PATH if not set
+        Trusted SandboxNode node: Option<String> = SettingKind::Text;
     }
 
     /// Python packages of generated programs.
     packages: PackageSettings, "packages." {
-        /// packages that generated programs may ask for, by name; `+NAME` adds to these, `none` allows none
-        Trusted PackagesAllow allow: String = Kind::Text, default ALLOWED_PACKAGES;
-        /// a folder of wheels that they are taken from; the index that pip knows if not set
-        Trusted PackagesWheels wheels: Option<String> = Kind::Text;
-        /// what fetches them, such as `/usr/bin/python3 -m pip`; the pip of the jail's Python if not set
-        Trusted PackagesPip pip: Option<String> = Kind::Text;
+        /// packages that generated programs may use; `+NAME` adds to the default list, `none` allows none
+        Trusted PackagesAllow allow: String = SettingKind::Text, default ALLOWED_PACKAGES;
+        /// folder of wheels to install packages from; pip's configured index if not set
+        Trusted PackagesWheels wheels: Option<String> = SettingKind::Text;
+        /// pip command that downloads packages, such as `/usr/bin/python3 -m pip`; pip of the jail's Python if not set
+        Trusted PackagesPip pip: Option<String> = SettingKind::Text;
     }
 
-    /// Filings of the SEC.
+    /// SEC filings (EDGAR).
     edgar: EdgarSettings, "edgar." {
-        /// who asks the SEC, by name and address, as it wants to know; nobody asks if not set
-        Trusted EdgarContact contact: Option<String> = Kind::Text;
-        /// a server in place of the SEC's own
-        Trusted EdgarBaseUrl base_url: Option<String> = Kind::Url;
-        /// where the SEC's answers are kept, or were put; the cache folder if not set
-        Trusted EdgarFolder folder: Option<String> = Kind::Text;
+        /// name and email sent to the SEC (required for --source edgar over the network)
+        Trusted EdgarContact contact: Option<String> = SettingKind::Text;
+        /// base URL to use instead of the SEC's servers
+        Trusted EdgarBaseUrl base_url: Option<String> = SettingKind::Url;
+        /// folder of downloaded or hand-placed SEC files; the cache folder if not set
+        Trusted EdgarFolder folder: Option<String> = SettingKind::Text;
     }
 
     /// Consultations and debates.
     consult: ConsultSettings, "consult." {
-        /// memory of the sandbox of a debate
+        /// memory limit of a debate's sandbox
         Tighten ConsultMemory memory: u64 = Size(16 << 20, 1 << 40), default "2048M";
         /// region of the workers that run debates (needs a cluster)
-        Open ConsultRegion region: Option<String> = Kind::Text;
-        /// dollars that a consultation may take without being asked about
-        Trusted ConsultAskAbove ask_above: Money = Decimal(0.0, 1e9), default "1";
+        Open ConsultRegion region: Option<String> = SettingKind::Text;
+        /// cost in dollars above which a consultation asks for confirmation
+        Trusted ConsultConfirmAbove confirm_above: Money = Decimal(0.0, 1e9), default "1";
     }
 
-    /// The gate of drafts.
+    /// Limits and review of drafts.
     draft: DraftSettings, "draft." {
-        /// when a person looks before a draft is applied; `never` rejects what the gate doubts
-        Trusted DraftReview review: Review = Kind::Choice(Review::NAMES), default "escalated";
-        /// lines that a draft may add and remove
+        /// when a draft needs a reviewer's approval; `never` rejects drafts that the gate escalates
+        Trusted DraftReview review: Review = SettingKind::Choice(Review::NAMES), default "escalated";
+        /// lines that a draft can add and remove in all before it needs a review
         Tighten DraftMaxLines max_lines: usize = Whole(1, 1_000_000), default "500";
-        /// files that a task may change
+        /// files that a task can change before it needs a review
         Tighten DraftMaxFiles max_files: usize = Whole(1, 10_000), default "20";
-        /// the share of a file that may go with nothing in its place
+        /// share of a file's lines that a draft can remove or replace before it needs a review, from 0 to 1
         Tighten DraftMaxDeletion max_deletion: f64 = Decimal(0.0, 1.0), default "0.5";
-        /// the largest file and draft
+        /// maximum size of a file and of a draft
         Tighten DraftMaxBytes max_bytes: u64 = Size(1 << 10, 1 << 26), default "1M";
-        /// files that workers may read although they look like secrets, such as `.env.example, certs/*.pem`
-        Trusted DraftReadable readable: Vec<String> = Kind::Text;
-        /// files that only a person may let be changed, besides hooks, CI, lock files and the like
-        Trusted DraftProtected protected: Vec<String> = Kind::Text;
+        /// files that agents may read although they look like secrets, such as `.env.example, certs/*.pem`
+        Trusted DraftReadable readable: Vec<String> = SettingKind::Text;
+        /// files whose changes always need a reviewer, besides hooks, CI, lock files and the like
+        Trusted DraftProtected protected: Vec<String> = SettingKind::Text;
     }
 
-    /// The server and the ceilings of its requests.
+    /// The server and the limits of API requests.
     serve: ServeSettings, "serve." {
-        /// trials that can be begun in a minute at the server's door
+        /// runs, programs and sandboxes that clients can start per minute
         Trusted ServeStartsPerMinute starts_per_minute: u32 = Whole(1, 1_000_000), default "60";
-        /// trials that the server holds at once
-        Trusted ServeMostRunning most_running: usize = Whole(1, 10_000), default "16";
-        /// the most memory that a request can ask for, where `sandbox.memory` is not set
+        /// maximum number of runs and programs that the server executes at once
+        Trusted ServeMaxRunning max_running: usize = Whole(1, 10_000), default "16";
+        /// maximum memory that a request can ask for if `sandbox.memory` is not set
         Trusted ServeMaxMemory max_memory: u64 = Size(16 << 20, 1 << 40), default "4G";
-        /// the most disk space that a request can ask for, where `sandbox.disk` is not set
+        /// maximum disk space that a request can ask for if `sandbox.disk` is not set
         Trusted ServeMaxDisk max_disk: u64 = Size(64 << 10, 1 << 40), default "4G";
-        /// the longest time limit that a request can ask for, where `sandbox.timeout_seconds` is not set
+        /// maximum time limit that a request can ask for if `sandbox.timeout_seconds` is not set
         Trusted ServeMaxTimeout max_timeout_seconds: Duration = Decimal(0.001, 864_000.0), default "3600";
-        /// the most that is read of one request
-        Trusted ServeLongestRequest longest_request: usize = Size(1 << 10, 1 << 30), default "32M";
+        /// maximum size of a request
+        Trusted ServeMaxRequestSize max_request_size: usize = Size(1 << 10, 1 << 30), default "32M";
     }
 
     /// The cluster, and how a node authenticates to its NATS servers.
     cluster: ClusterSettings, "cluster." {
-        /// the NATS servers that keep runs and work for all machines, such as `nats://a,b,c`; without them all
-        /// is done here
-        Trusted ClusterServers servers: Option<Address> = Kind::Servers;
-        /// what the cluster is called on its servers
-        Trusted ClusterName name: String = Kind::Text, default "assize";
-        /// on how many servers everything is kept; 3 where three or more are named, else 1
+        /// NATS servers of the cluster, such as `nats://a,b,c`; without them everything runs on this
+        /// machine
+        Trusted ClusterServers servers: Option<ClusterServers> = SettingKind::Servers;
+        /// name of the cluster on its NATS servers
+        Trusted ClusterName name: String = SettingKind::Text, default "assize";
+        /// number of servers that store each item; 3 if three or more servers are named, else 1
         Trusted ClusterReplicas replicas: Option<usize> = Whole(1, 5);
-        /// seconds of silence after which a worker loses its jobs; the same on all nodes
+        /// seconds without lease renewal after which a worker loses its jobs; the same on all nodes
         Trusted ClusterLease lease_seconds: Duration = Whole(2, 600), default "6";
-        /// labels that a worker must have to do what is asked for here, such as `disk=fast, site=north`
-        Trusted ClusterNeeds needs: Option<String> = Kind::Text;
-        /// a file of NATS credentials
-        Trusted ClusterCredentialsFile credentials_file: Option<String> = Kind::Text;
-        /// who we are to the servers
-        Trusted ClusterUser user: Option<String> = Kind::Text;
-        /// the environment variable with the password
-        Trusted ClusterPasswordEnv password_env: String = Kind::Variable, default "NATS_PASSWORD";
-        /// the environment variable with a token, in place of both
-        Trusted ClusterTokenEnv token_env: String = Kind::Variable, default "NATS_TOKEN";
-        /// who vouches for the servers, in PEM
-        Trusted ClusterCaFile ca_file: Option<String> = Kind::Text;
-        /// our own certificate, in PEM
-        Trusted ClusterCertFile cert_file: Option<String> = Kind::Text;
-        /// and its key
-        Trusted ClusterCertKeyFile cert_key_file: Option<String> = Kind::Text;
+        /// labels required of a worker to run jobs from here, such as `disk=fast, site=north`
+        Trusted ClusterRequireLabels require_labels: Option<String> = SettingKind::Text;
+        /// file of NATS credentials
+        Trusted ClusterCredentialsFile credentials_file: Option<String> = SettingKind::Text;
+        /// NATS user name
+        Trusted ClusterUser user: Option<String> = SettingKind::Text;
+        /// environment variable with the NATS password
+        Trusted ClusterPasswordEnv password_env: String = SettingKind::Variable, default "NATS_PASSWORD";
+        /// environment variable with a NATS token, instead of user and password
+        Trusted ClusterTokenEnv token_env: String = SettingKind::Variable, default "NATS_TOKEN";
+        /// CA certificates that the NATS servers are verified with, in PEM
+        Trusted ClusterCaFile ca_file: Option<String> = SettingKind::Text;
+        /// client certificate for NATS, in PEM
+        Trusted ClusterCertFile cert_file: Option<String> = SettingKind::Text;
+        /// private key of the client certificate, in PEM
+        Trusted ClusterCertKeyFile cert_key_file: Option<String> = SettingKind::Text;
     }
 
     /// Undo of applied drafts.
     undo: UndoSettings, "draft." {
-        /// how long what is settled can be undone
+        /// days for which applied drafts can be undone
         Trusted DraftKeepDays keep_days: u64 = Whole(1, 36_500), default "30";
     }
 
     /// Verification of drafts.
     verification: VerificationSettings, "draft." {
-        /// a command that must pass before a draft is accepted, in a sandbox
-        Trusted DraftVerify verify: Option<String> = Kind::Text;
-        /// memory that it may ask for
+        /// command that must succeed in a sandbox before a draft is accepted
+        Trusted DraftVerify verify: Option<String> = SettingKind::Text;
+        /// maximum memory for the verification
         Tighten DraftVerifyMemory verify_memory: u64 = Size(16 << 20, 1 << 40), default "2G";
-        /// seconds that it may ask for
+        /// maximum time for the verification, in seconds
         Tighten DraftVerifySeconds verify_seconds: u64 = Whole(1, 86_400), default "600";
         /// virtual environment for the verification, such as .venv (default: the active one)
-        Trusted DraftVerifyPython verify_python: Option<String> = Kind::Text;
-        /// folders of this machine that it may see, such as a toolchain
-        Trusted DraftVerifyLayers verify_layers: Vec<String> = Kind::Text;
+        Trusted DraftVerifyPython verify_python: Option<String> = SettingKind::Text;
+        /// folders of this machine that the verification can read, such as a toolchain
+        Trusted DraftVerifyLayers verify_layers: Vec<String> = SettingKind::Text;
     }
 
     /// The rehearsal model.
     rehearsal: RehearsalSettings, "rehearsal." {
-        /// another seed gives other answers
+        /// seed of the generated answers
         Open RehearsalSeed seed: u64 = Whole(0, u64::MAX), default "0";
-        /// how long an answer takes
+        /// latency of an answer, in milliseconds
         Open RehearsalLatency latency_ms: u64 = Whole(0, 600_000), default "0";
-        /// which share of the attempts fails
+        /// share of attempts that fail, from 0 to 1
         Open RehearsalFaultRate fault_rate: f64 = Decimal(0.0, 1.0), default "0";
     }
 
     /// The log.
     log: LogSettings, "log." {
-        /// what is logged; `trace` shows prompts
-        Trusted LogLevel level: LogLevel = Kind::Choice(LogLevel::NAMES), default "warn";
-        /// how it is logged
-        Open LogFormat format: LogFormat = Kind::Choice(LogFormat::NAMES), default "text";
+        /// log level; `trace` includes prompts
+        Trusted LogLevel level: LogLevel = SettingKind::Choice(LogLevel::NAMES), default "warn";
+        /// log format
+        Open LogFormat format: LogFormat = SettingKind::Choice(LogFormat::NAMES), default "text";
     }
 
     each provider {
-        /// the model
-        Choice ProviderModel model: String = Kind::Text, default provider.default_model();
-        /// the address
-        Trusted ProviderBaseUrl base_url: String = Kind::Url, default provider.default_base_url(),
+        /// model of this provider
+        Choice ProviderModel model: String = SettingKind::Text, default provider.default_model();
+        /// base URL of the API
+        Trusted ProviderBaseUrl base_url: String = SettingKind::Url, default provider.default_base_url(),
             variable provider.base_url_variable();
-        /// the environment variable that holds the key
-        Trusted ProviderKeyEnv key_env: String = Kind::Variable, default provider.key_variable();
-        /// context window in tokens; known for most models, and reported by most local servers
+        /// environment variable with the API key
+        Trusted ProviderKeyEnv key_env: String = SettingKind::Variable, default provider.key_variable();
+        /// context window in tokens; by default from the model catalog or the local server
         Open ProviderContextWindow context_window: Option<u64> = Whole(1024, 100_000_000);
-        /// calls at once; on a local server by default what it offers (Ollama: 1)
+        /// maximum concurrent calls; by default, what a local server offers (Ollama: 1)
         Tighten ProviderConcurrency concurrency: usize = Whole(1, 10_000), default "16";
-        /// calls a minute
+        /// maximum calls per minute
         Tighten ProviderRequestsPerMinute requests_per_minute: Option<u64> = Whole(1, u64::MAX);
-        /// tokens a minute
+        /// maximum tokens per minute
         Tighten ProviderTokensPerMinute tokens_per_minute: Option<u64> = Whole(1, u64::MAX);
     }
 }

@@ -1,7 +1,7 @@
-//! Which folders the user trusts to say where keys go.
+//! Store of the project folders whose settings files the user trusts.
 //!
-//! Trust is given to what the folder's files say now. When they change, it must be given again:
-//! otherwise whoever can change a trusted repository could redirect the user's key.
+//! Trust applies to the current content of the folder's files. When they change, the user must trust them again:
+//! otherwise an attacker who can change a trusted repository could redirect the user's API key.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,17 +12,17 @@ use assize_types::{Failure, FailureKind, Fingerprint};
 
 use crate::file::read_text;
 
-/// What became of a folder's trust.
+/// Trust state of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
     Given,
-    /// Given once, to files that have changed since.
+    /// The user trusted the folder, but its files have changed since.
     Outdated,
     Never,
 }
 
 impl Trust {
-    /// Why a setting that takes trust has no effect.
+    /// Why a setting that requires trust has no effect.
     pub fn why_not(self) -> &'static str {
         match self {
             Trust::Outdated => "the folder was trusted, and its files have changed since",
@@ -31,7 +31,7 @@ impl Trust {
     }
 }
 
-/// The folders that are trusted, each with the fingerprint of its files.
+/// The trusted folders, each with the fingerprint of its files; stored in `trusted.json`.
 #[derive(Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl TrustStore {
         Ok(TrustStore { path, folders })
     }
 
-    /// Whether a folder whose files have this fingerprint is trusted.
+    /// Trust state of a folder whose files have this fingerprint.
     pub fn of(&self, folder: &Path, fingerprint: &str) -> Trust {
         match self.folders.get(&name(folder)) {
             None => Trust::Never,
@@ -72,11 +72,11 @@ impl TrustStore {
         self.save()
     }
 
-    /// Takes trust back; whether there was any.
+    /// Revokes trust; returns whether the folder was in the store.
     pub fn take(&mut self, folder: &Path) -> Result<bool, Failure> {
-        let was = self.folders.remove(&name(folder)).is_some();
+        let removed = self.folders.remove(&name(folder)).is_some();
         self.save()?;
-        Ok(was)
+        Ok(removed)
     }
 
     fn save(&self) -> Result<(), Failure> {
@@ -100,8 +100,8 @@ fn name(folder: &Path) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// The fingerprint of what a folder's `assize.toml` and `.env` say. It is taken of the very text that
-/// is then used: a file could change between two readings.
+/// Fingerprint of the texts of a folder's `assize.toml` and `.env`. Callers pass the texts that they parse, because a
+/// file read twice could change in between.
 pub fn fingerprint(texts: [Option<&str>; 2]) -> String {
     let mut bytes = Vec::new();
     for text in texts {

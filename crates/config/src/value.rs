@@ -1,4 +1,4 @@
-//! Value of a setting with its source.
+//! Value of a setting together with its source, and parsing of values from text.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use assize_types::Money;
 
-use crate::Wanted;
-use crate::kind::{Kind, parse_size};
+use crate::RequestedIsolation;
+use crate::kind::{SettingKind, parse_size};
 use crate::provider::ProviderName;
-use crate::servers::Address;
-use crate::values::{Durability, LogFormat, LogLevel, Review};
+use crate::servers::ClusterServers;
+use crate::values::{LogFormat, LogLevel, Review, StoreDurability};
 
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     Flag(&'static str),
-    /// The request for this one run.
+    /// The API request that starts the run.
     Request,
     Environment(String),
     EnvFile {
@@ -35,58 +35,60 @@ pub enum Source {
     Default,
 }
 
-impl Source {
-    /// Whether a file in the project's folder sets the value.
+impl SettingSource {
+    /// Whether the value is set by a file in the project's folder.
     pub(crate) fn is_the_folders(&self) -> bool {
-        matches!(self, Source::Project { .. } | Source::EnvFile { .. })
+        matches!(self, SettingSource::Project { .. } | SettingSource::EnvFile { .. })
     }
 
-    /// Whether a flag or a request sets the value.
+    /// Whether the value is set by a flag or an API request.
     pub(crate) fn is_requested(&self) -> bool {
-        matches!(self, Source::Flag(_) | Source::Request)
+        matches!(self, SettingSource::Flag(_) | SettingSource::Request)
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Flag(flag) => write!(f, "{flag}"),
-            Source::Request => f.write_str("the request"),
-            Source::Environment(variable) => write!(f, "environment, {variable}"),
-            Source::EnvFile { path, variable } => write!(f, "{}, {variable}", path.display()),
-            Source::Project { path, line } | Source::User { path, line } => {
+            SettingSource::Flag(flag) => write!(f, "{flag}"),
+            SettingSource::Request => f.write_str("the request"),
+            SettingSource::Environment(variable) => write!(f, "environment, {variable}"),
+            SettingSource::EnvFile { path, variable } => {
+                write!(f, "{}, {variable}", path.display())
+            }
+            SettingSource::Project { path, line } | SettingSource::User { path, line } => {
                 write!(f, "{}:{line}", path.display())
             }
-            Source::Default => f.write_str("default"),
+            SettingSource::Default => f.write_str("default"),
         }
     }
 }
 
 /// Value of a setting, with its source.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Value<T> {
+pub struct SettingValue<T> {
     pub(crate) value: T,
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
 }
 
-impl<T> Value<T> {
-    /// Where it was set.
-    pub fn source(&self) -> &Source {
+impl<T> SettingValue<T> {
+    /// Where the value was set.
+    pub fn source(&self) -> &SettingSource {
         &self.source
     }
 
-    /// Whether it is set anywhere, and not the default.
+    /// Whether the value is set explicitly, that is, not the default.
     pub fn is_set(&self) -> bool {
-        self.source != Source::Default
+        self.source != SettingSource::Default
     }
 
-    /// The value, if a flag or a request set it.
+    /// The value, if a flag or an API request set it.
     pub fn requested(&self) -> Option<&T> {
         self.source.is_requested().then_some(&self.value)
     }
 }
 
-impl<T> Deref for Value<T> {
+impl<T> Deref for SettingValue<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -94,19 +96,19 @@ impl<T> Deref for Value<T> {
     }
 }
 
-/// Type of a setting's value.
+/// A type that a setting's value can be parsed into.
 pub(crate) trait FromText: Sized {
-    /// Reads a text that is of the setting's kind.
-    fn from_text(kind: &Kind, text: &str) -> Option<Self>;
+    /// Parses the text of a value; `kind` is the setting's kind.
+    fn from_text(kind: &SettingKind, text: &str) -> Option<Self>;
 
-    /// The value of a setting that is not set and has no default.
+    /// Value to use if the setting is not set and has no default; `None` if it must have one.
     fn unset() -> Option<Self> {
         None
     }
 }
 
 impl<T: FromText> FromText for Option<T> {
-    fn from_text(kind: &Kind, text: &str) -> Option<Self> {
+    fn from_text(kind: &SettingKind, text: &str) -> Option<Self> {
         T::from_text(kind, text).map(Some)
     }
 
@@ -115,9 +117,9 @@ impl<T: FromText> FromText for Option<T> {
     }
 }
 
-/// Parts between commas; a comma in braces belongs to a pattern.
+/// Comma-separated list; commas inside `{…}` are part of a glob pattern.
 impl FromText for Vec<String> {
-    fn from_text(_: &Kind, text: &str) -> Option<Self> {
+    fn from_text(_: &SettingKind, text: &str) -> Option<Self> {
         let mut depth = 0;
         let splits = |c: char| {
             depth += i32::from(c == '{') - i32::from(c == '}');
@@ -133,13 +135,13 @@ impl FromText for Vec<String> {
 }
 
 impl FromText for Duration {
-    fn from_text(_: &Kind, seconds: &str) -> Option<Self> {
+    fn from_text(_: &SettingKind, seconds: &str) -> Option<Self> {
         Duration::try_from_secs_f64(seconds.parse().ok()?).ok()
     }
 }
 
 impl FromText for Money {
-    fn from_text(_: &Kind, dollars: &str) -> Option<Self> {
+    fn from_text(_: &SettingKind, dollars: &str) -> Option<Self> {
         Money::from_dollars(dollars.parse().ok()?)
     }
 }
@@ -147,9 +149,9 @@ impl FromText for Money {
 macro_rules! from_number {
     ($($number:ty),*) => {$(
         impl FromText for $number {
-            fn from_text(kind: &Kind, text: &str) -> Option<Self> {
+            fn from_text(kind: &SettingKind, text: &str) -> Option<Self> {
                 match kind {
-                    Kind::Size(..) => parse_size(text)?.try_into().ok(),
+                    SettingKind::Size(..) => parse_size(text)?.try_into().ok(),
                     _ => text.parse().ok(),
                 }
             }
@@ -162,11 +164,21 @@ from_number!(u32, u64, usize);
 macro_rules! from_str {
     ($($named:ty),*) => {$(
         impl FromText for $named {
-            fn from_text(_: &Kind, text: &str) -> Option<Self> {
+            fn from_text(_: &SettingKind, text: &str) -> Option<Self> {
                 text.parse().ok()
             }
         }
     )*};
 }
 
-from_str!(f64, String, Wanted, ProviderName, Address, Review, Durability, LogLevel, LogFormat);
+from_str!(
+    f64,
+    String,
+    RequestedIsolation,
+    ProviderName,
+    ClusterServers,
+    Review,
+    StoreDurability,
+    LogLevel,
+    LogFormat
+);

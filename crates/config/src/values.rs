@@ -1,4 +1,4 @@
-//! Settings whose values are one of several names.
+//! Enums of the settings that accept a fixed list of names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use crate::define::named_values;
 
 named_values! {
-    /// When a person looks at a draft before it is applied.
+    /// When a draft needs a reviewer's approval before it is applied.
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     Review {
-        /// Always: nothing is accepted by the gate alone.
+        /// Always: the gate alone accepts no draft.
         Always = "always",
-        /// When the gate is in doubt.
+        /// When the gate escalates the draft.
         #[default]
         Escalated = "escalated",
-        /// Never: what the gate is in doubt about is rejected.
+        /// Never: drafts that the gate would escalate are rejected.
         Never = "never",
     }
 
-    /// What a finished call survives.
-    Durability {
+    /// Which failures the stored result of a finished call survives.
+    StoreDurability {
         ProcessCrash = "process-crash",
         PowerLoss = "power-loss",
     }
 
-    /// How much is logged.
+    /// Minimum level of logged events.
     LogLevel {
         Error = "error",
         Warn = "warn",
@@ -34,7 +34,7 @@ named_values! {
         Trace = "trace",
     }
 
-    /// How the log is written.
+    /// Output format of the log.
     LogFormat {
         Text = "text",
         Json = "json",

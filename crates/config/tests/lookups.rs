@@ -1,16 +1,16 @@
-//! Settings are read by fields and named by [`SettingKey`](assize_config::SettingKey), never by a literal key.
+//! Checks that code reads settings by field or [`SettingKey`](assize_config::SettingKey), never by a literal key.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn no_setting_is_looked_up_by_a_literal_key_outside_this_crate() {
+fn other_crates_do_not_look_up_settings_by_literal_key() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(own.parent().unwrap()).unwrap();
     let crates = crates.map(|entry| entry.unwrap().path()).filter(|folder| folder != own);
     let mut folders: Vec<_> =
         crates.map(|folder| folder.join("src")).filter(|folder| folder.is_dir()).collect();
-    // Keys without a section, such as `model`, are ordinary words elsewhere.
+    // Keys without a section, such as `model`, are ordinary words in other crates.
     let keys = assize_config::all().iter().map(|setting| setting.key.name());
     let mut forbidden: Vec<String> =
         keys.filter(|key| key.contains('.')).map(|key| format!("\"{key}\"")).collect();
@@ -24,9 +24,9 @@ fn no_setting_is_looked_up_by_a_literal_key_outside_this_crate() {
             }
             files += 1;
             let text = fs::read_to_string(&path).unwrap_or_default();
-            // Unit tests of `config set` type keys as users do.
+            // Unit tests of `config set` pass literal keys, as users do.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            // Where no settings are at hand, a key is part of a message.
+            // In a file that does not use settings, a key is only part of a message.
             for line in code.lines().filter(|_| code.contains("Setting")) {
                 if forbidden.iter().any(|key| line.contains(key.as_str())) {
                     found.push(format!("{}: {}", path.display(), line.trim()));

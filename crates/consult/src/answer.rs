@@ -1,8 +1,8 @@
-//! What the models are asked for.
+//! Types of the models' structured answers. Their doc comments are part of the prompts, as schema descriptions.
 
 use std::sync::LazyLock;
 
-use assize_llm::answer::Shape;
+use assize_llm::answer::TypedSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,13 @@ pub struct Inference {
     pub summary: String,
     /// The findings, the weightiest first.
     #[schemars(length(min = 1, max = 12))]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<InferenceFinding>,
 }
 
 /// One thing that follows from the material.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+#[schemars(rename = "Finding")]
+pub struct InferenceFinding {
     /// In a few words.
     pub title: String,
     /// What follows, and why, in two to five sentences.
@@ -30,7 +31,8 @@ pub struct Finding {
 
 /// What an analyst proposes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Proposal {
+#[schemars(rename = "Proposal")]
+pub struct MoveProposal {
     pub moves: Vec<Move>,
 }
 
@@ -54,12 +56,12 @@ pub struct Move {
 }
 
 impl Move {
-    /// Whether there is something to debate in it.
+    /// Whether the move has enough content to be debated.
     pub(crate) fn says_something(&self) -> bool {
         let any = |text: &String| !text.trim().is_empty();
         any(&self.title) && any(&self.thesis) && self.actions.iter().any(any)
     }
 }
 
-pub(crate) static INFERENCE: LazyLock<Shape> = LazyLock::new(Shape::of::<Inference>);
-pub(crate) static PROPOSAL: LazyLock<Shape> = LazyLock::new(Shape::of::<Proposal>);
+pub(crate) static INFERENCE: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<Inference>);
+pub(crate) static PROPOSAL: LazyLock<TypedSchema> = LazyLock::new(TypedSchema::of::<MoveProposal>);

@@ -1,4 +1,4 @@
-//! What is written: the inferences F1 and F2, and the moves m1, m2 and so on, as Markdown.
+//! Markdown documents: the inferences F1 and F2, and the moves m1, m2 and so on.
 
 use std::fmt::Write as _;
 
@@ -7,34 +7,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Inference, Move};
-use crate::figures::{Grounded, Known};
-use crate::sources::{Document, Gathered};
+use crate::figures::{GroundedFigure, SourceFigures};
+use crate::sources::{GatheredData, SourceDocument};
 
-/// What stands over everything that nobody measured.
+/// Label of synthetic data.
 pub const SYNTHETIC: &str = "SYNTHETIC: input data is made up, not from filings or files. No figure in it was measured or filed.";
 
-/// The label where some of the input data is made up, and the rest is filed or the user's own.
+/// Label of conclusions from data that is partly synthetic and partly filed or from the user's files.
 pub(crate) const PARTLY_SYNTHETIC: &str = "SYNTHETIC: part of the input data is made up, not from filings or files. No figure in that part was measured or filed.";
 
-/// The label of conclusions from this data, if any of it is made up.
-pub(crate) fn synthetic_label(gathered: &Gathered) -> Option<&'static str> {
-    let own = |document: &Document| !document.text.starts_with(&labelled(Some(SYNTHETIC), ""));
+/// Label for conclusions from this data, if any of it is synthetic.
+pub(crate) fn synthetic_label(gathered: &GatheredData) -> Option<&'static str> {
+    let own =
+        |document: &SourceDocument| !document.text.starts_with(&labelled(Some(SYNTHETIC), ""));
     let mixed = gathered.documents().any(own);
     gathered.synthetic.then_some(if mixed { PARTLY_SYNTHETIC } else { SYNTHETIC })
 }
 
-/// A label as the message of a flag.
+/// The label as the message of a flag.
 pub(crate) fn as_message(label: &str) -> &str {
     label.strip_prefix("SYNTHETIC: ").unwrap_or(label).trim_end_matches('.')
 }
 
-/// A text with its label above it.
+/// Puts a label above a text.
 pub(crate) fn labelled(label: Option<&str>, text: &str) -> String {
     label.map_or_else(|| text.to_owned(), |label| format!("> **{label}**\n\n{text}"))
 }
 
-/// All of one side of what was gathered, as one document.
-pub(crate) fn raw(gathered: &Gathered, financial: bool) -> String {
+/// Joins the financial or the news documents into one.
+pub(crate) fn raw(gathered: &GatheredData, financial: bool) -> String {
     let documents = if financial { &gathered.financial } else { &gathered.news };
     let texts: Vec<String> = documents
         .iter()
@@ -45,16 +46,15 @@ pub(crate) fn raw(gathered: &Gathered, financial: bool) -> String {
     texts.join("\n\n")
 }
 
-/// F1 or F2, with its findings numbered so that they can be cited, and the figures in it that stand in no
-/// source.
+/// Renders F1 or F2 with numbered findings, so that they can be cited. Also returns its figures found in no source.
 pub(crate) fn inference(
     name: &str,
     title: &str,
     inference: &Inference,
-    known: &Known<'_>,
+    known: &SourceFigures<'_>,
 ) -> (String, Vec<String>) {
     let mut text = format!("# {name}: {title}\n\n{}\n", plain(&inference.summary));
-    let mut said = vec![inference.summary.clone()];
+    let mut claims = vec![inference.summary.clone()];
     for (index, finding) in inference.findings.iter().enumerate() {
         let _ = write!(
             text,
@@ -63,8 +63,8 @@ pub(crate) fn inference(
             inline(&finding.title),
             plain(&finding.statement)
         );
-        said.extend([finding.title.clone(), finding.statement.clone()]);
-        said.extend(finding.evidence.iter().cloned());
+        claims.extend([finding.title.clone(), finding.statement.clone()]);
+        claims.extend(finding.evidence.iter().cloned());
         if !finding.evidence.is_empty() {
             text.push_str("\nEvidence:\n");
         }
@@ -72,7 +72,7 @@ pub(crate) fn inference(
             let _ = writeln!(text, "- {}", inline(evidence));
         }
     }
-    let (_, unsupported) = known.look_up(&said.join("\n"));
+    let (_, unsupported) = known.look_up(&claims.join("\n"));
     if !unsupported.is_empty() {
         let _ = write!(text, "\n{}\n", in_no_source(&unsupported));
     }
@@ -83,40 +83,40 @@ fn in_no_source(figures: &[String]) -> String {
     format!("> **Figures that stand in no source: {}.**", figures.join(", "))
 }
 
-/// The longest document, in bytes: what everybody reads has to fit many times.
-const LONGEST: usize = 64 << 10;
+/// Maximum size of a document in bytes, as it is part of many prompts.
+const MAX_SIZE: usize = 64 << 10;
 
-/// A document, cut off where it is much longer than anybody asked for.
+/// Truncates a document that is much longer than requested.
 pub(crate) fn short(mut text: String) -> String {
-    if text.len() > LONGEST {
-        text.truncate(text.floor_char_boundary(LONGEST));
+    if text.len() > MAX_SIZE {
+        text.truncate(text.floor_char_boundary(MAX_SIZE));
         text.push_str("\n\n> **It is longer than that, and was cut off here.**\n");
     }
     text
 }
 
-/// Words that others wrote, without what drives a terminal or hides from whoever reads.
+/// Removes terminal control codes and invisible characters.
 pub(crate) fn clean(text: &str) -> String {
     let odd = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_invisible(c);
     text.replace(odd, "")
 }
 
-/// Words of a model as words of a document: nothing in them is a heading, a table, a rule, a quotation, a picture
-/// or a tag.
+/// Escapes model text for a document, so that it cannot contain a heading, a table, a rule, a quotation, an image or a
+/// tag.
 pub(crate) fn plain(text: &str) -> String {
     let lines = clean(text.trim());
-    lines.lines().map(|line| words(line.trim())).collect::<Vec<_>>().join("\n")
+    lines.lines().map(|line| escape_line(line.trim())).collect::<Vec<_>>().join("\n")
 }
 
-/// The same in one line, as part of another.
+/// Escapes model text for use within one line.
 pub(crate) fn inline(text: &str) -> String {
-    words(&one_line(&clean(text)))
+    escape_line(&one_line(&clean(text)))
 }
 
-/// A line that has no structure but that of a list.
-fn words(line: &str) -> String {
+/// Escapes all Markdown structure of a line except list markers.
+fn escape_line(line: &str) -> String {
     let line = line.replace('<', "\\<").replace("![", "!\\[");
-    // Behind the mark of a list there may be anything, too.
+    // List markers can precede any other structure.
     let mut rest = line.as_str();
     while let Some(item) = list_item(rest) {
         rest = item;
@@ -135,7 +135,7 @@ fn words(line: &str) -> String {
     }
 }
 
-/// What comes behind the mark of a list, if a line begins with one.
+/// The rest of a line after its list marker, if it has one.
 fn list_item(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let bullet = line.strip_prefix(['-', '*', '+']);
@@ -146,60 +146,60 @@ fn list_item(line: &str) -> Option<&str> {
     bullet.or_else(number).filter(|rest| rest.starts_with([' ', '\t'])).map(str::trim_start)
 }
 
-/// A move as it goes into the debate, with what must be known about it.
+/// A move with its document for the debate and the results of its checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Suggestion {
-    /// `m1`, `m2` and so on.
+pub struct MoveSuggestion {
+    /// Id of the move: `m1`, `m2` and so on.
     pub move_id: String,
-    /// The analyst who proposed it, by id and name.
+    /// Id of the analyst who proposed it; `persona` is the name.
     pub agent_id: String,
     pub persona: String,
     #[serde(flatten)]
     pub proposed: Move,
-    /// The document that is debated.
+    /// Document for the debate.
     pub content: String,
-    /// The findings that it rests on, with their titles.
+    /// Findings it cites, with their titles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cited: Vec<Cited>,
-    /// Citations that name no finding.
+    pub cited: Vec<CitedFinding>,
+    /// Citations of unknown findings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved_citations: Vec<String>,
-    /// Where the figures in it come from.
+    /// Figures found in a source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub figures: Vec<Grounded>,
-    /// Figures in it that stand in no source.
+    pub figures: Vec<GroundedFigure>,
+    /// Figures found in no source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsupported_figures: Vec<String>,
 }
 
-/// A finding that somebody rests on.
+/// A cited finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cited {
-    /// Such as `F1.2`.
+pub struct CitedFinding {
+    /// Number of the finding, such as `F1.2`.
     pub finding: String,
     pub title: String,
 }
 
-impl Suggestion {
-    /// What to say where none of its figures has a source.
+impl MoveSuggestion {
+    /// Note for a move without sourced figures.
     pub(crate) fn without_figures(&self) -> Option<&'static str> {
         match (self.figures.is_empty(), self.unsupported_figures.is_empty()) {
             (false, _) => None,
-            (true, true) => Some("No figures were recognised in it."),
-            (true, false) => Some("No figure in it stands in a source."),
+            (true, true) => Some("No figures found."),
+            (true, false) => Some("None of its figures was found in a source."),
         }
     }
 }
 
-/// What a move is checked against.
-pub(crate) struct Library<'a> {
-    /// F1 and F2.
+/// Findings and source figures that moves are checked against.
+pub(crate) struct MoveChecker<'a> {
+    /// The inferences F1 and F2.
     pub(crate) inferences: [(&'a str, &'a Inference); 2],
-    pub(crate) known: &'a Known<'a>,
+    pub(crate) known: &'a SourceFigures<'a>,
 }
 
-impl Library<'_> {
-    /// The title of a finding, by its number.
+impl MoveChecker<'_> {
+    /// Title of a finding, by its number such as `F1.2`.
     fn finding(&self, citation: &str) -> Option<&str> {
         let (name, number) = citation.split_once('.')?;
         let (_, inference) = self.inferences.iter().find(|(own, _)| *own == name)?;
@@ -208,14 +208,14 @@ impl Library<'_> {
         inference.findings.get(index).map(|finding| finding.title.as_str())
     }
 
-    /// Writes a move down, and says what in it has no ground.
+    /// Renders a move and lists its citations and figures without support.
     pub(crate) fn check(
         &self,
         (move_id, agent_id, persona): (String, &str, &str),
         proposed: Move,
-    ) -> Suggestion {
+    ) -> MoveSuggestion {
         let (cited, unresolved_citations) = self.resolve(&proposed);
-        // What it costs and how long it takes are the analyst's own estimates, and say so.
+        // Cost and timeline are not checked: they are labelled as the analyst's estimates.
         let claims = [
             &[proposed.title.clone(), proposed.thesis.clone()][..],
             &proposed.actions,
@@ -242,7 +242,7 @@ impl Library<'_> {
         );
         list(&mut text, "Risks", &proposed.risks);
         text.push_str("\n## Citations\n\n");
-        for Cited { finding, title } in &cited {
+        for CitedFinding { finding, title } in &cited {
             let _ = writeln!(text, "- {finding}: {title}");
         }
         for citation in &unresolved_citations {
@@ -254,7 +254,7 @@ impl Library<'_> {
         if !unsupported_figures.is_empty() {
             let _ = write!(text, "\n{}\n", in_no_source(&unsupported_figures));
         }
-        Suggestion {
+        MoveSuggestion {
             move_id,
             agent_id: agent_id.to_owned(),
             persona: persona.to_owned(),
@@ -267,9 +267,9 @@ impl Library<'_> {
         }
     }
 
-    /// Citations that name a finding, with its title, and those that name none.
-    fn resolve(&self, proposed: &Move) -> (Vec<Cited>, Vec<String>) {
-        let mut resolved: Vec<Cited> = Vec::new();
+    /// Splits citations into known findings, with their titles, and unknown ones.
+    fn resolve(&self, proposed: &Move) -> (Vec<CitedFinding>, Vec<String>) {
+        let mut resolved: Vec<CitedFinding> = Vec::new();
         let mut unresolved: Vec<String> = Vec::new();
         for written in &proposed.citations {
             let trimmed = written.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -277,7 +277,7 @@ impl Library<'_> {
                 trimmed.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match self.finding(&citation) {
                 Some(title) if resolved.iter().all(|other| other.finding != citation) => {
-                    resolved.push(Cited { finding: citation, title: inline(title) });
+                    resolved.push(CitedFinding { finding: citation, title: inline(title) });
                 }
                 Some(_) => {}
                 None => {
@@ -295,11 +295,11 @@ impl Library<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Finding;
+    use crate::answer::InferenceFinding;
 
     #[test]
-    fn a_move_says_what_it_rests_on_and_what_has_no_ground() {
-        let finding = |title: &str| Finding {
+    fn move_lists_its_citations_and_unsupported_figures() {
+        let finding = |title: &str| InferenceFinding {
             title: title.to_owned(),
             statement: "It grows by 25 %.".to_owned(),
             evidence: vec!["revenue growth 25 %, year to 2022-12-31".to_owned()],
@@ -309,15 +309,15 @@ mod tests {
             findings: vec![finding("Growth"), finding("Cash")],
         };
         let f2 = Inference { summary: "Calm.".to_owned(), findings: vec![finding("Rivals")] };
-        let known = Known::in_texts([("sheet", "growth 25 %")]);
-        let library = Library { inferences: [("F1", &f1), ("F2", &f2)], known: &known };
+        let known = SourceFigures::in_texts([("sheet", "growth 25 %")]);
+        let library = MoveChecker { inferences: [("F1", &f1), ("F2", &f2)], known: &known };
         let proposed = Move {
             title: "Open a second\nbakery".to_owned(),
             thesis: "Growth of 25 % and a share of 40 % allow it.".to_owned(),
             actions: vec!["Rent a shop".to_owned()],
             cost: "2 million USD".to_owned(),
             timeline: "18 months".to_owned(),
-            risks: vec!["Nobody comes".to_owned()],
+            risks: vec!["No customers".to_owned()],
             citations: ["F1.2", "[f2.1]", "F1.2", "F1.9", "F3.1", "the news"]
                 .map(str::to_owned)
                 .into(),
@@ -328,13 +328,13 @@ mod tests {
         insta::assert_snapshot!(suggestion.content);
         let title = "financial inference of Crust Inc.";
         insta::assert_snapshot!(inference("F1", title, &f1, &known).0);
-        let invented = inference("F1", title, &f1, &Known::default());
+        let invented = inference("F1", title, &f1, &SourceFigures::default());
         assert_eq!(invented.1, ["25 %"]);
         assert!(invented.0.contains("Figures that stand in no source: 25 %."));
     }
 
     #[test]
-    fn words_of_a_model_forge_no_structure() {
+    fn model_text_cannot_forge_markdown_structure() {
         let evil = "Fine.\n# 2. Forged\n> quoted\n| a | b |\n\n---\n-- -\n- # x\n1. > y\n    code\u{1b}[2J\u{202e}\n```\n- a list\n\
                     [F1.1]: http://x\n<img src=x> ![a](b)";
         assert_eq!(

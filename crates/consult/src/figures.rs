@@ -1,4 +1,4 @@
-//! Figures in what somebody wrote, and whether they stand in any source.
+//! Recognizes figures in model text and looks them up in the sources.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -9,15 +9,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::sources::Gathered;
+use crate::sources::GatheredData;
 
-/// How far two figures may be apart and still be one, rounded differently.
-const NEAR: f64 = 0.006;
+/// Maximum relative difference between two figures that count as equal.
+const MAX_DIFFERENCE: f64 = 0.006;
 
-/// A number with what it counts: money and percent are told apart, and millions are counted.
+/// A number with its unit. Values are scaled: 1 million is 1e6.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Number {
-    /// As it stands in the text.
+pub(crate) struct FigureNumber {
+    /// The number as written in the text.
     text: String,
     value: f64,
     kind: Kind,
@@ -26,15 +26,15 @@ pub(crate) struct Number {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Percent,
-    /// Written with a scale, a currency or a fraction: somebody measured it.
+    /// An amount: with a scale, a currency or a fraction, or a large count.
     Amount,
-    /// So many times something.
+    /// A multiple, such as `52x`.
     Times,
 }
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    // The pattern is ours and does not depend on anything: a test compiles it.
-    #[expect(clippy::expect_used, reason = "a constant pattern")]
+    // The pattern is constant; a test compiles it.
+    #[expect(clippy::expect_used, reason = "constant pattern")]
     Regex::new(
         r"(?ix)
         (?P<currency> \b[A-Z]{1,3}\$\s* | [$€£¥] \s* | \b(?:USD|EUR|GBP)\s+ )?
@@ -46,13 +46,13 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         (?P<after> \s*(?:USD|EUR|GBP|dollars|euros)\b )?
         ",
     )
-    .expect("a valid pattern")
+    .expect("constant pattern is valid")
 });
 
-/// The figures in a text that somebody must have from somewhere: percentages, sums of money, counts of many, and
-/// what is written with a scale or a fraction. Years, counts of a few and numbers of findings are none.
-pub(crate) fn numbers(text: &str) -> Vec<Number> {
-    // Wide digits are digits.
+/// Figures in a text that need a source: percentages, sums of money, counts from 100, and numbers with a scale or a
+/// fraction. Years, small counts and numbers of findings are ignored.
+pub(crate) fn numbers(text: &str) -> Vec<FigureNumber> {
+    // Full-width digits count as digits.
     let text: String = text
         .chars()
         .map(|c| match c {
@@ -67,13 +67,13 @@ pub(crate) fn numbers(text: &str) -> Vec<Number> {
         let has = |name: &str| captures.name(name).is_some();
         let money = has("currency") || has("after");
         let measured = money || ["scale", "percent", "basis", "times"].iter().any(|name| has(name));
-        if is_part_of_more(&text, whole.start(), whole.end(), measured) {
+        if is_part_of_token(&text, whole.start(), whole.end(), measured) {
             continue;
         }
         let digits = &captures["number"];
         let is_grouped = digits.matches('.').count() > 1;
         let digits = if is_grouped { digits.replace('.', "") } else { digits.replace(',', "") };
-        // What looks like a figure and is none that can be read stands in no source.
+        // A figure that cannot be parsed becomes NaN, which matches no source.
         let plain = digits.parse::<f64>().unwrap_or(f64::NAN);
         let scale = captures.name("scale").map(|scale| scale.as_str().trim().to_lowercase());
         let factor = match scale.as_deref() {
@@ -92,19 +92,19 @@ pub(crate) fn numbers(text: &str) -> Vec<Number> {
             () => continue,
         };
         let text = whole.as_str().trim().to_owned();
-        found.push(Number { text, value: plain * factor, kind });
+        found.push(FigureNumber { text, value: plain * factor, kind });
     }
     found
 }
 
-/// Whether a plain number is more than a few, and no year.
+/// Whether a plain number is at least 100 and not a year.
 fn is_count(number: f64) -> bool {
     number >= 100.0 && !(1900.0..=2100.0).contains(&number)
 }
 
-/// Whether it is part of a word or of a longer thing, such as a date, a version or the name of a finding. What has a
-/// unit is less likely to be.
-fn is_part_of_more(text: &str, start: usize, end: usize, measured: bool) -> bool {
+/// Whether the match is part of a word or of a longer token, such as a date, a version or the number of a finding.
+/// The test is weaker for numbers with a unit.
+fn is_part_of_token(text: &str, start: usize, end: usize, measured: bool) -> bool {
     let mut before = text[..start].chars().rev();
     let (one_before, two_before) = (before.next(), before.next());
     let mut after = text[end..].chars();
@@ -123,54 +123,56 @@ fn is_part_of_more(text: &str, start: usize, end: usize, measured: bool) -> bool
         || (joint(one_after) && letter(two_after))
 }
 
-/// How far apart, as a share, two figures can be at most and still be one.
-const REACH: f64 = 0.06;
+/// Relative distance within which [`is_near`] compares two figures.
+const MAX_REACH: f64 = 0.06;
 
-/// The most figures of a text that are looked up, and the most that each is compared with.
-const MOST: usize = 300;
-const MOST_LIKE_IT: usize = 100;
+/// Maximum number of figures looked up per text, and of candidates compared with each.
+const MAX_FIGURES: usize = 300;
+const MAX_CANDIDATES: usize = 100;
 
-/// What figures there are in the sources, ordered by their size.
+/// Figures of the sources, sorted by value.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct SourceFigures<'a> {
     figures: Vec<Entry<'a>>,
 }
 
-/// A figure in a source.
+/// A figure of a source.
 #[derive(Debug, Clone)]
 struct Entry<'a> {
-    number: Number,
+    number: FigureNumber,
     source: &'a str,
-    /// Where it stands: the line, or of a table the row and the column.
+    /// Context of the figure: its line, or its row and column in a table.
     place: String,
 }
 
-/// A figure, and where it stands.
+/// A figure found in a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "GroundedFigure")]
-pub struct Grounded {
-    /// As somebody wrote it.
+pub struct GroundedFigure {
+    /// The figure as written in the move.
     pub figure: String,
-    /// The name of the source.
+    /// Name of the source.
     pub source: String,
-    /// Where it stands there.
+    /// Context of the figure in the source.
     pub place: String,
-    /// Whether what is said of it there is anything like what is said of it here. Two numbers may be equal by
-    /// chance.
+    /// Whether the contexts share words. If not, the numbers may be equal by chance.
     pub alike: bool,
 }
 
-impl<'a> Known<'a> {
-    /// The figures in what was gathered.
-    pub(crate) fn in_sources(gathered: &'a Gathered) -> Known<'a> {
-        Known::in_texts(gathered.documents().map(|one| (one.title.as_str(), one.text.as_str())))
+impl<'a> SourceFigures<'a> {
+    /// Figures of the gathered documents.
+    pub(crate) fn in_sources(gathered: &'a GatheredData) -> SourceFigures<'a> {
+        SourceFigures::in_texts(
+            gathered.documents().map(|one| (one.title.as_str(), one.text.as_str())),
+        )
     }
 
-    /// The figures in some texts, by name and text; those that weigh most first.
-    pub(crate) fn in_texts(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Known<'a> {
+    /// Figures of texts, given by source name and text.
+    pub(crate) fn in_texts(
+        sources: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> SourceFigures<'a> {
         let mut figures = Vec::new();
         for (source, text) in sources {
-            for (text, place) in places(source, text) {
+            for (text, place) in contexts(source, text) {
                 let place = shorten(&one_line(&place), 160);
                 let entry = |number| Entry { number, source, place: place.clone() };
                 figures.extend(numbers(&text).into_iter().map(entry));
@@ -178,56 +180,58 @@ impl<'a> Known<'a> {
         }
         figures.retain(|entry: &Entry<'_>| entry.number.value.is_finite());
         figures.sort_by(|one, other| one.number.value.total_cmp(&other.number.value));
-        Known { figures }
+        SourceFigures { figures }
     }
 
-    /// Those that may be the same as a figure, rounded.
-    fn near(&self, number: &Number) -> Vec<&Entry<'a>> {
-        let (low, high) = (number.value * (1.0 - REACH), number.value * (1.0 + REACH));
+    /// Figures that may equal `number` after rounding.
+    fn near(&self, number: &FigureNumber) -> Vec<&Entry<'a>> {
+        let (low, high) = (number.value * (1.0 - MAX_REACH), number.value * (1.0 + MAX_REACH));
         let (low, high) = (low.min(high), low.max(high));
         let from = self.figures.partition_point(|entry| entry.number.value < low);
         let near = self.figures[from..].iter().take_while(|entry| entry.number.value <= high);
         let same = |entry: &&Entry<'_>| {
             entry.number.kind == number.kind && is_near(entry.number.value, number.value)
         };
-        near.filter(same).take(MOST_LIKE_IT).collect()
+        near.filter(same).take(MAX_CANDIDATES).collect()
     }
 
-    /// Where the figures of a text stand, as they are or rounded, and those that stand nowhere; each once.
-    pub(crate) fn look_up(&self, text: &str) -> (Vec<Grounded>, Vec<String>) {
-        let (mut grounded, mut missing) = (Vec::<Grounded>::new(), Vec::<String>::new());
+    /// Looks up the figures of a text. Returns those found, exactly or rounded, and those not found, each once.
+    pub(crate) fn look_up(&self, text: &str) -> (Vec<GroundedFigure>, Vec<String>) {
+        let (mut grounded, mut missing) = (Vec::<GroundedFigure>::new(), Vec::<String>::new());
         let mut seen = HashSet::new();
         for sentence in text.split('\n').flat_map(|line| line.split(". ")) {
             let about = words(sentence);
             for number in numbers(sentence) {
-                if seen.len() >= MOST || !seen.insert(number.text.clone()) {
+                if seen.len() >= MAX_FIGURES || !seen.insert(number.text.clone()) {
                     continue;
                 }
-                // The one that is most like it; of those the first.
+                // The candidate whose context shares the most words; the first of several.
                 let likeness = |entry: &Entry<'_>| words(&entry.place).intersection(&about).count();
                 let near = self.near(&number).into_iter();
                 let near = near.map(|entry| (likeness(entry), entry));
                 match near.rev().max_by_key(|(likeness, _)| *likeness) {
-                    Some((likeness, Entry { source, place, .. })) => grounded.push(Grounded {
-                        figure: number.text,
-                        source: (*source).to_owned(),
-                        place: place.clone(),
-                        alike: likeness > 0,
-                    }),
+                    Some((likeness, Entry { source, place, .. })) => {
+                        grounded.push(GroundedFigure {
+                            figure: number.text,
+                            source: (*source).to_owned(),
+                            place: place.clone(),
+                            alike: likeness > 0,
+                        })
+                    }
                     None => missing.push(number.text),
                 }
             }
         }
-        if seen.len() >= MOST {
-            missing.push(format!("whatever follows the first {MOST} figures"));
+        if seen.len() >= MAX_FIGURES {
+            missing.push(format!("figures after the first {MAX_FIGURES} (not checked)"));
         }
         (grounded, missing)
     }
 }
 
-/// Where figures can stand in a source: each text with what it is about. Of tables these are cells, with their row and
-/// their column; of JSON values, with their path; else lines.
-fn places(source: &str, text: &str) -> Vec<(String, String)> {
+/// Splits a source into texts with their contexts: table cells with row and column, JSON values with their path, and
+/// lines otherwise.
+fn contexts(source: &str, text: &str) -> Vec<(String, String)> {
     let ending = source.rsplit('.').next().unwrap_or_default().to_lowercase();
     if ending == "json"
         && let Ok(value) = serde_json::from_str::<Value>(text)
@@ -241,8 +245,8 @@ fn places(source: &str, text: &str) -> Vec<(String, String)> {
         "tsv" => Some('\t'),
         _ => None,
     };
-    let mut heads: Vec<&str> = Vec::new();
-    let mut places = Vec::new();
+    let mut headers: Vec<&str> = Vec::new();
+    let mut contexts = Vec::new();
     for line in text.lines() {
         let cells = match separator {
             Some(separator) => {
@@ -251,29 +255,29 @@ fn places(source: &str, text: &str) -> Vec<(String, String)> {
             None => cells(line),
         };
         if cells.is_empty() {
-            heads.clear();
-        } else if heads.is_empty() {
-            heads = cells.clone();
+            headers.clear();
+        } else if headers.is_empty() {
+            headers = cells.clone();
         }
         match cells.split_first() {
-            None => places.push((line.to_owned(), line.to_owned())),
+            None => contexts.push((line.to_owned(), line.to_owned())),
             Some((row, values)) => {
                 for (index, value) in values.iter().enumerate() {
-                    let head = heads.get(index + 1).copied().unwrap_or_default();
+                    let head = headers.get(index + 1).copied().unwrap_or_default();
                     let place = format!("{row}, {head}: {value}");
-                    places.push((with_unit(value, &[head, row]), place));
+                    contexts.push((with_unit(value, &[head, row]), place));
                 }
             }
         }
     }
-    places
+    contexts
 }
 
-/// A value with the unit that its column or its row has, where it has none itself.
-fn with_unit(value: &str, heads: &[&str]) -> String {
+/// Appends the unit of its column or row to a value without a unit.
+fn with_unit(value: &str, headers: &[&str]) -> String {
     let is_bare = value.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | ' '));
     let units = ["%", "percent", "million", "billion", "thousand", "USD", "EUR", "GBP", "$", "€"];
-    let head = heads.iter().find_map(|head| {
+    let head = headers.iter().find_map(|head| {
         let lower = head.to_lowercase();
         units.into_iter().find(|unit| lower.contains(&unit.to_lowercase()))
     });
@@ -283,7 +287,7 @@ fn with_unit(value: &str, heads: &[&str]) -> String {
     }
 }
 
-/// The values in some JSON, each with the way to it.
+/// Collects the values of a JSON document with their paths.
 fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
     let below =
         |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
@@ -298,15 +302,15 @@ fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// The cells of a line of a table; none of another line.
+/// Cells of a Markdown table row; empty for any other line.
 fn cells(line: &str) -> Vec<&str> {
     let inner = line.trim().strip_prefix('|').and_then(|line| line.strip_suffix('|'));
     inner.map(|inner| inner.split('|').map(str::trim).collect()).unwrap_or_default()
 }
 
-/// The words of a text that say what a number counts.
+/// Words of a text that describe its numbers.
 fn words(text: &str) -> HashSet<String> {
-    // What counts, and what is in every sentence.
+    // Units and common words describe nothing.
     const UNITS: &str = "billion million thousand trillion percent percentage points dollars \
         computed that this with from into over than then have been were will would their year \
         years quarter company about more less";
@@ -316,16 +320,16 @@ fn words(text: &str) -> HashSet<String> {
         .collect()
 }
 
-/// Equal, or one is the other rounded to fewer digits.
+/// Whether two figures are equal, or one is the other rounded to fewer digits.
 fn is_near(known: f64, stated: f64) -> bool {
     if known == stated {
         return true;
     }
     let size = known.abs().max(stated.abs());
-    if (known - stated).abs() / size <= NEAR {
+    if (known - stated).abs() / size <= MAX_DIFFERENCE {
         return true;
     }
-    // To as many digits as were stated, two at the least.
+    // Rounded to the number of digits stated, at least two.
     (2..=4).any(|digits| {
         rounded(known, digits) == rounded(stated, digits) && rounded(stated, digits) == stated
     })
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_what_somebody_measured() {
+    fn figures_with_units_are_recognized() {
         assert_eq!(
             texts("Revenue grew 25 % to $1.3 billion, or 1,300 million; EPS was 0.65 USD."),
             ["25 %", "$1.3 billion", "1,300 million", "0.65 USD"]
@@ -358,7 +362,7 @@ mod tests {
             texts("margins of 12.5 percent and 3 percentage points"),
             ["12.5 percent", "3 percentage points"]
         );
-        // However it is written.
+        // Different notations.
         assert_eq!(
             texts(
                 "４０ ％, 41-45 %, 42 %: yes, $43/share, _45 %_, $53M/$54M, 480 basis points, 47 pct, 52x, 5.5e9 USD"
@@ -378,7 +382,7 @@ mod tests {
             ]
         );
         assert_eq!(texts("1.000.000 EUR and 5000 people"), ["1.000.000 EUR", "5000"]);
-        // Years, counts, dates, names of findings and versions are none.
+        // Years, counts, dates, numbers of findings and versions are ignored.
         assert_eq!(
             texts(
                 "In 2024, F1.2 and F2.10 name 3 rivals on 2022-09-30; see m12, Q3, v1.2.3 and 24/7."
@@ -388,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_source_is_supported_also_when_it_is_rounded() {
-        let known = Known::in_texts([
+    fn sourced_figures_match_exactly_or_rounded() {
+        let known = SourceFigures::in_texts([
             ("sheet", "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %"),
             (
                 "table",
@@ -404,32 +408,32 @@ mod tests {
             found("Growth was 25 %, yes, 25 %."),
             "25 % sheet: Revenue 1.30 billion USD, growth 24.8 % (true)"
         );
-        // The same number may be about something else.
+        // The same number in another context.
         assert_eq!(
             found("Cut inventory by 2.1 billion."),
             "2.1 billion table: operating cash flow, 2018: 2.10 billion (false)"
         );
-        // Cells of other tables, and values in JSON, are about their columns and their names.
-        let known = Known::in_texts([
+        // The context of CSV cells is their column, that of JSON values their path.
+        let known = SourceFigures::in_texts([
             ("figs.csv", "year,gross margin in %,revenue in USD million\n2021,25.3,53823"),
             ("more.json", r#"{"shops": {"rent in EUR": 1200, "share": "7.5 %"}}"#),
         ]);
-        let told = |text: &str| {
+        let result = |text: &str| {
             let (found, missing) = known.look_up(text);
             (found.iter().map(|one| one.alike).collect::<Vec<_>>(), missing.len())
         };
         assert_eq!(
-            told("A gross margin of 25.3 % and revenue of $53.8 billion"),
+            result("A gross margin of 25.3 % and revenue of $53.8 billion"),
             (vec![true, true], 0)
         );
         assert_eq!(
-            told("US$9 million; a rent of 1,200 EUR for shops, a share of 7.5 %"),
+            result("US$9 million; a rent of 1,200 EUR for shops, a share of 7.5 %"),
             (vec![true, true], 1)
         );
-        let known = Known::in_texts([("table", "Hire 5000 people")]);
+        let known = SourceFigures::in_texts([("table", "Hire 5000 people")]);
         let missing = |text: &str| known.look_up(text).1;
         assert_eq!(missing("Hire 4000 people in 2026, in 12 stores"), ["4000"]);
-        let known = Known::in_texts([(
+        let known = SourceFigures::in_texts([(
             "sheet",
             "Revenue 1.30 billion USD, growth 24.8 %\ncash 19,532 million, debt 7.0 %",
         )]);
@@ -437,7 +441,7 @@ mod tests {
         assert_eq!(missing("Sales of $1,300 million grew by 25 %"), [] as [String; 0]);
         assert_eq!(missing("Cash of $19.5 billion, or 20 billion dollars"), [] as [String; 0]);
         assert_eq!(missing("A share of 40 % and $2 billion, again 40 %"), ["40 %", "$2 billion"]);
-        // A percentage is no sum of money.
+        // A percentage does not match a sum of money.
         assert_eq!(missing("$24.8"), ["$24.8"]);
     }
 }

@@ -1,43 +1,43 @@
-//! The report as one HTML page that needs nothing else: no script, no picture, no address.
+//! Renders the report as one self-contained HTML page, without scripts, images or links.
 //!
-//! The page is in `templates/`; the escaper here is applied to every value that a template prints.
+//! The templates are in `templates/`; the escaper here is applied to every value they print.
 
 use std::fmt;
 
 use askama::Template;
-use assize_debate::{BEST, METRICS, Verdict};
+use assize_debate::{BEST, DebateVerdict, METRICS};
 use assize_types::text::is_invisible;
 
-use crate::drift::Round;
-use crate::report::{Placed, Report, UNLIKE, short};
+use crate::drift::RoundDrift;
+use crate::report::{ConsultReport, RankedMove, UNLIKE, short};
 use crate::state::FlagKind;
 
-/// How many colours there are for judges.
+/// Number of colors for judges.
 const COLOURS: usize = 6;
 
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
-    report: &'a Report,
-    /// The documents that the report rests on, with their titles.
+    report: &'a ConsultReport,
+    /// Source documents of the report, with their titles.
     documents: [(&'static str, &'a str); 4],
 }
 
-impl Report {
-    /// The report as a page that can be opened anywhere. All words in it that are not ours are text.
+impl ConsultReport {
+    /// Renders the report as a self-contained page. Model text is escaped, never markup.
     pub fn to_html(&self) -> String {
         let documents = [
             ("F1, the financial inference", self.f1_financial_inference.as_str()),
             ("F2, the trend inference", &self.f2_trend_inference),
-            ("What is known of its figures", &self.financial_data_raw),
-            ("What is known of its news", &self.news_data_raw),
+            ("Financial data", &self.financial_data_raw),
+            ("News data", &self.news_data_raw),
         ];
         let rendered = Page { report: self, documents }.render();
         rendered.unwrap_or_else(|error| unreachable!("writing to a string cannot fail: {error}"))
     }
 }
 
-/// Escaper for templates: no value is taken for markup, and characters that a reader cannot see are left out.
+/// Escapes markup in every template value and removes invisible characters.
 #[derive(Debug, Clone, Copy)]
 struct Escaped;
 
@@ -55,7 +55,7 @@ impl askama::filters::Escaper for Escaped {
     }
 }
 
-/// The heading of a flag that concerns the whole report; the gravest are in capitals.
+/// Heading of a flag of the whole report; the gravest are in capitals.
 fn heading(kind: FlagKind) -> String {
     match kind {
         FlagKind::Synthetic | FlagKind::Rehearsal | FlagKind::CompanyNotVerified => {
@@ -68,7 +68,7 @@ fn heading(kind: FlagKind) -> String {
 /// A part of a Markdown document.
 enum Block<'a> {
     Text(String),
-    /// Rows of cells, the heads first.
+    /// Rows of cells, the header first.
     Table(Vec<Vec<&'a str>>),
 }
 
@@ -94,19 +94,19 @@ fn blocks(document: &str) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// How wide the bar of a score is.
+/// Width of a score's bar.
 fn bar_width(score: &u8) -> f64 {
     306.0 * f64::from(*score) / 10.0
 }
 
-/// Where a total is on the chart of all moves; equal totals stand beside each other.
+/// X position of a total on the chart of all moves; equal totals are drawn side by side.
 fn total_at(total: u32, equals_before: usize) -> String {
     let x = 290.0 + 450.0 * f64::from(total) / f64::from(BEST) + equals_before as f64 * 7.0;
     format!("{x:.1}")
 }
 
-/// The judges' totals of one move, each with its place on the chart.
-fn totals(verdict: &Verdict) -> Vec<(&str, u32, String)> {
+/// Totals of one move by judge, each with its position on the chart.
+fn totals(verdict: &DebateVerdict) -> Vec<(&str, u32, String)> {
     let scores = verdict.scores_by_agent.iter();
     let totals: Vec<(&str, u32)> =
         scores.map(|(id, score)| (id.as_str(), score.card.total())).collect();
@@ -117,13 +117,13 @@ fn totals(verdict: &Verdict) -> Vec<(&str, u32, String)> {
     placed.collect()
 }
 
-/// The places of the least and the greatest total.
+/// Positions of the lowest and the highest total.
 fn range(totals: &[(&str, u32, String)]) -> Option<(String, String)> {
     let totals = totals.iter().map(|(_, total, _)| *total);
     Some((total_at(totals.clone().min()?, 0), total_at(totals.max()?, 0)))
 }
 
-/// Chart of the share of new words by round: the marks of its axis and the points of its lines.
+/// Chart of the share of new words by round: axis labels and line points.
 struct Drift {
     marks: Vec<(u32, String)>,
     critic: String,
@@ -131,18 +131,18 @@ struct Drift {
 }
 
 impl Drift {
-    fn new(placed: &Placed, rounds: u32) -> Drift {
+    fn new(placed: &RankedMove, rounds: u32) -> Drift {
         let x = |round: u32| {
             let share = f64::from(round - 1) / f64::from(rounds.max(2) - 1);
             format!("{:.1}", 52.0 + 416.0 * share)
         };
-        let points = |share: fn(&Round) -> Option<f64>| {
+        let points = |share: fn(&RoundDrift) -> Option<f64>| {
             let shares = placed.drift.iter().filter_map(|round| Some((round.round, share(round)?)));
             let points = shares
                 .map(|(round, share)| format!("{},{:.1}", x(round), 6.0 + 92.0 * (1.0 - share)));
             points.collect::<Vec<_>>().join(" ")
         };
-        // Not more marks than there is room for.
+        // Limits the number of axis labels to the available width.
         let step = (placed.drift.len() / 12 + 1) as u32;
         let rounds = placed.drift.iter().map(|round| round.round);
         let marks = rounds.filter(|round| (round - 1) % step == 0);

@@ -1,11 +1,11 @@
-//! A company's options on trial.
+//! Consultation: moves of a company, proposed, debated and ranked.
 //!
-//! What is known of a company is gathered, two read it (F1 and F2), analysts propose moves (m1, m2 and so
-//! on), each move is debated by a critic and decision makers and scored, and the best three are recommended.
+//! Sources provide data on a company, two agents analyze it (F1 and F2), analysts propose moves (m1, m2 and so on), a
+//! critic and decision makers debate and score each move, and the best three are recommended.
 //!
-//! All of it is one [`Graph`]. Every call to a model is an effect under a stable key, such as
-//! `m3/i1/round-4/critic`, so that a consultation that is run again on its journal pays for nothing twice.
-//! The debates run wherever [`Debates`] says: in sandboxes, in this process or on other nodes of a cluster.
+//! The whole consultation is one [`Graph`]. Every model call is an effect under a stable key such as
+//! `m3/i1/round-4/critic`, so that a resumed consultation repeats no finished call.
+//! [`DebateRunner`] decides where debates run: in sandboxes, in this process or on other nodes of a cluster.
 
 mod answer;
 mod documents;
@@ -32,105 +32,108 @@ mod ticker;
 use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
-use assize_run::Layer;
+use assize_run::ConsultLayer;
 use negotiation::AffectedMoves;
 
 pub use assize_debate::{
-    ConversationEntry, JudgeScore, LogName, METRICS, Part, Persona, Personas as DebatePersonas,
-    Place, ROUNDS, Verdict, calls, conversation_logs,
+    CallPosition, CallPurpose, ConversationEntry, DebatePersonas, DebateVerdict, JudgeScore,
+    LogName, METRICS, Persona, ROUNDS, calls, conversation_logs,
 };
 pub use assize_gateway::Estimate;
 
-pub use answer::{Finding, Inference, Move, Proposal};
-pub use documents::{Cited, SYNTHETIC, Suggestion};
-pub use drift::{Round, drift};
-pub use figures::Grounded;
-pub use fork::{At, ForkRequest, NoPlace, Turning};
-pub use job::ground::{Prepared, RemoteDebateError, RemoteDebates};
+pub use answer::{Inference, InferenceFinding, Move, MoveProposal};
+pub use documents::{CitedFinding, MoveSuggestion, SYNTHETIC};
+pub use drift::{RoundDrift, drift};
+pub use figures::GroundedFigure;
+pub use fork::{ConsultFork, ForkPoint, ForkRequest, InvalidForkPoint};
+pub use job::ground::{DebateSandboxes, RemoteDebateError, RemoteDebates};
 pub use job::{
-    ConsultAsk, ConsultInput, ConsultJob, ConsultPlan, DOCUMENTS, Request, Shelf, SourceName,
+    ConsultInput, ConsultJob, ConsultPlan, ConsultRequest, DOCUMENTS, DataSource, DocumentStore,
+    JobRequest,
 };
 pub use mermaid::{debate_mermaid, mermaid};
-pub use name::{CompanyName, InvalidName};
+pub use name::{CompanyName, InvalidCompanyName};
 pub use negotiation::{
-    DebateError, DebateOutcome, Debates, InProcess, InSandboxes, ModelProxy, ModelSource, Models,
-    MostMovesAffected, install,
+    DebateError, DebateOutcome, DebateRunner, InProcessDebates, ModelProxy, ModelSource,
+    RoleModels, SandboxedDebates, TooManyMovesAffected, install,
 };
-pub use nodes::Trouble;
-pub use personas::{BadPersonas, Personas};
-pub use rank::{RECOMMENDED, Ranked, TIE_RULE, rank};
+pub use nodes::ConsultError;
+pub use personas::{ConsultPersonas, InvalidPersonas};
+pub use rank::{RECOMMENDED, Ranking, TIE_RULE, rank};
 pub use reading::{Conversations, consultation, consulted, documents, logs, moves_logs};
-pub use report::{Made, Placed, REHEARSED, Report, label_made_up_parts, short};
-pub use single::{DebateAsk, DebateInput, DebateJob, DebatePlan, DebateReport, estimate};
-pub use state::{Company, ConsultState, Flag, FlagKind, Item, Side, Update};
-pub use ticker::{NoTicker, Ticker};
+pub use report::{ConsultReport, REHEARSED, RankedMove, ReportOrigin, label_made_up_parts, short};
+pub use single::{DebateInput, DebateJob, DebatePlan, DebateReport, DebateRequest, estimate};
+pub use state::{
+    ConsultCompany, ConsultItem, ConsultState, ConsultUpdate, Flag, FlagKind, InferenceSide,
+};
+pub use ticker::{InvalidTicker, Ticker};
 
-use sources::Gathered;
+use sources::GatheredData;
 
-/// Moves of each analyst, where nothing else is asked for.
+/// Default number of moves per analyst.
 pub const MOVES: usize = 3;
 
-/// A document that could not be kept.
+/// A document that could not be stored.
 #[derive(Debug, thiserror::Error)]
-#[error("`{name}` cannot be kept: {why}")]
-pub struct NotKept {
+#[error("cannot store document `{name}`: {why}")]
+pub struct DocumentNotStored {
     pub name: String,
     pub why: String,
 }
 
-/// All that a consultation is held with.
+/// Everything a consultation needs to run.
 #[derive(Clone)]
-pub struct Chamber {
-    pub models: Models,
-    pub personas: Personas,
-    /// How many moves each analyst proposes.
+pub struct ConsultContext {
+    pub models: RoleModels,
+    pub personas: ConsultPersonas,
+    /// Number of moves each analyst proposes.
     pub moves: usize,
     pub rounds: u32,
-    /// How many debates are held at once.
+    /// Maximum number of concurrent debates.
     pub at_once: usize,
-    /// How models are asked, in debates and before.
-    pub debate_options: assize_debate::Options,
-    /// What the sources had to say.
-    pub gathered: Arc<Gathered>,
-    /// Whether more is to be made up, besides.
+    /// Model parameters, in debates and before.
+    pub debate_options: assize_debate::DebateOptions,
+    /// Data from the sources.
+    pub gathered: Arc<GatheredData>,
+    /// Whether a model also generates synthetic data.
     pub synthetic: bool,
-    pub debates: Arc<dyn Debates>,
-    /// How it differs from an earlier one, where it starts from one; the last one counts most.
-    pub turnings: Vec<Turning>,
-    /// Where documents can be read before all is over.
-    pub shelf: Option<Shelf>,
+    pub debates: Arc<dyn DebateRunner>,
+    /// Changes against the runs it was forked from; later ones override earlier ones.
+    pub turnings: Vec<ConsultFork>,
+    /// Stores documents while the consultation is still running.
+    pub shelf: Option<DocumentStore>,
 }
 
-impl std::fmt::Debug for Chamber {
+impl std::fmt::Debug for ConsultContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Chamber").field("rounds", &self.rounds).finish_non_exhaustive()
     }
 }
 
-impl Chamber {
-    /// A consultation in this process, of the usual size and with nothing known.
-    pub fn new(models: Models) -> Chamber {
-        Chamber {
+impl ConsultContext {
+    /// A consultation in this process, of default size and without source data.
+    pub fn new(models: RoleModels) -> ConsultContext {
+        ConsultContext {
             models,
-            personas: Personas::default(),
+            personas: ConsultPersonas::default(),
             moves: MOVES,
             rounds: ROUNDS,
             at_once: 1,
-            debate_options: assize_debate::Options::default(),
+            debate_options: assize_debate::DebateOptions::default(),
             gathered: Arc::default(),
             synthetic: false,
-            debates: Arc::new(InProcess::default()),
+            debates: Arc::new(InProcessDebates::default()),
             turnings: Vec::new(),
             shelf: None,
         }
     }
 
-    /// Whether a model makes up what could be known: where that was asked for, or nothing is known.
+    /// Whether a model generates synthetic data: because it was requested, or because there is no other data.
     pub fn makes_up(&self) -> bool {
         self.synthetic || self.gathered.is_empty()
     }
 
-    /// The calls that a consultation takes when nothing fails.
+    /// Number of calls of a consultation in which no call fails.
     pub fn calls(&self) -> u64 {
         let synthetic = if self.makes_up() { 2 } else { 0 };
         let analysts = self.personas.analysts.len() as u64;
@@ -141,8 +144,8 @@ impl Chamber {
     }
 }
 
-/// The consultation as a graph.
-pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph> {
+/// Builds the graph of a consultation.
+pub fn graph(chamber: Arc<ConsultContext>) -> Result<Graph<ConsultState>, InvalidGraph> {
     let [a, b, c, d, e, f] = std::array::from_fn(|_| chamber.clone());
     let affected = Arc::new(AffectedMoves::default());
     let (analysts, at_once) = (chamber.personas.analysts.len(), chamber.at_once);
@@ -155,7 +158,7 @@ pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph>
         .node("layer_2_dispatch", |context| nodes::start_layer(context, 2.into()))
         .node("analyst_agent", move |context| c.clone().analyst_agent(context))
         .node("layer_2_reduce", move |context| d.clone().layer_2_reduce(context))
-        .node("sandbox_orchestrator", |context| nodes::start_layer(context, Layer::DEBATES))
+        .node("sandbox_orchestrator", |context| nodes::start_layer(context, ConsultLayer::DEBATES))
         .elsewhere("negotiation", &debate, move |context| {
             e.clone().negotiation(context, affected.clone())
         })
@@ -163,15 +166,20 @@ pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph>
         .start("layer_0_gather")
         .edge("layer_0_gather", "layer_1_dispatch")
         .fan_out("layer_1_dispatch", ["inference_agent"], "layer_1_reduce", |_| {
-            let branch =
-                |side: Side| Branch::new("inference_agent", side.document(), Item::Inference(side));
-            FanOut::from(Side::BOTH.map(branch))
+            let branch = |side: InferenceSide| {
+                Branch::new("inference_agent", side.document(), ConsultItem::Inference(side))
+            };
+            FanOut::from(InferenceSide::BOTH.map(branch))
         })
         .edge("inference_agent", "layer_1_reduce")
         .edge("layer_1_reduce", "layer_2_dispatch")
         .fan_out("layer_2_dispatch", ["analyst_agent"], "layer_2_reduce", move |_| {
             let branch = |index: usize| {
-                Branch::new("analyst_agent", format!("analyst_{}", index + 1), Item::Analyst(index))
+                Branch::new(
+                    "analyst_agent",
+                    format!("analyst_{}", index + 1),
+                    ConsultItem::Analyst(index),
+                )
             };
             FanOut::from((0..analysts).map(branch).collect::<Vec<_>>())
         })
@@ -182,8 +190,12 @@ pub fn graph(chamber: Arc<Chamber>) -> Result<Graph<ConsultState>, InvalidGraph>
             ["negotiation"],
             "rank_and_output",
             move |state: &ConsultState| {
-                let branch = |(index, one): (usize, &Arc<Suggestion>)| {
-                    Branch::new("negotiation", one.move_id.clone(), Item::Debate(index))
+                let branch = |(index, suggestion): (usize, &Arc<MoveSuggestion>)| {
+                    Branch::new(
+                        "negotiation",
+                        suggestion.move_id.clone(),
+                        ConsultItem::Debate(index),
+                    )
                 };
                 let all = state.move_suggestions.iter().enumerate().map(branch);
                 FanOut::from(all.collect::<Vec<_>>()).at_once(at_once)

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use assize_debate::Options;
+use assize_debate::DebateOptions;
 use assize_gateway::{Gateway, Rehearsal};
 use assize_types::{Failure, FailureKind};
 
-use crate::Chamber;
-use crate::negotiation::Models;
+use crate::ConsultContext;
+use crate::negotiation::RoleModels;
 
-fn no_model() -> Arc<Gateway> {
-    let options = assize_gateway::Options::default();
+fn placeholder_model() -> Arc<Gateway> {
+    let options = assize_gateway::GatewayOptions::default();
     Arc::new(Gateway::to_rehearsal(Rehearsal::default(), options))
 }
 
@@ -20,12 +20,13 @@ fn invalid(error: assize_graph::InvalidGraph) -> Failure {
 
 /// The graph of a debate.
 pub fn debate_mermaid() -> Result<String, Failure> {
-    let graph = assize_debate::graph(no_model(), Options::default()).map_err(invalid)?;
+    let graph =
+        assize_debate::graph(placeholder_model(), DebateOptions::default()).map_err(invalid)?;
     Ok(graph.mermaid())
 }
 
 /// The graph of a consultation.
 pub fn mermaid() -> Result<String, Failure> {
-    let chamber = Chamber::new(Models::new(no_model()));
+    let chamber = ConsultContext::new(RoleModels::new(placeholder_model()));
     Ok(crate::graph(Arc::new(chamber)).map_err(invalid)?.mermaid())
 }

@@ -1,4 +1,4 @@
-//! Names of private companies: text of a user that goes into prompts, titles and pages.
+//! Names of private companies: user text that appears in prompts, titles and pages.
 
 use assize_types::{
     Failure, FailureKind,
@@ -6,30 +6,30 @@ use assize_types::{
 };
 use std::str::FromStr;
 
-/// The most characters of a name.
+/// Maximum length of a name, in characters.
 const MAX_CHARACTERS: usize = 80;
 
-/// The name of a company that has no ticker, such as `Larkspur Kettles`.
+/// Name of a company without a ticker, such as `Larkspur Kettles`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompanyName(String);
 
-/// Text that cannot be the name of a company.
+/// Error for text that is not a valid company name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid company name `{name}`: {why}")]
-pub struct InvalidName {
+pub struct InvalidCompanyName {
     name: String,
     why: &'static str,
 }
 
 impl FromStr for CompanyName {
-    type Err = InvalidName;
+    type Err = InvalidCompanyName;
 
-    fn from_str(text: &str) -> Result<CompanyName, InvalidName> {
+    fn from_str(text: &str) -> Result<CompanyName, InvalidCompanyName> {
         let name = text.trim();
         let invalid = |why| {
             let shown: String =
                 name.chars().filter(|c| !c.is_control() && !is_invisible(*c)).collect();
-            Err(InvalidName { name: shorten(&shown, 40), why })
+            Err(InvalidCompanyName { name: shorten(&shown, 40), why })
         };
         match () {
             () if !name.contains(char::is_alphanumeric) => invalid("it has no letter or digit"),
@@ -37,7 +37,7 @@ impl FromStr for CompanyName {
                 invalid("it is longer than 80 characters")
             }
             () if name.contains(|c: char| c.is_control() || is_invisible(c)) => {
-                invalid("it has control characters or invisible characters in it")
+                invalid("it contains control characters or invisible characters")
             }
             () => Ok(CompanyName(name.to_owned())),
         }
@@ -50,8 +50,8 @@ impl From<CompanyName> for String {
     }
 }
 
-impl From<InvalidName> for Failure {
-    fn from(error: InvalidName) -> Failure {
+impl From<InvalidCompanyName> for Failure {
+    fn from(error: InvalidCompanyName) -> Failure {
         Failure::from_error(FailureKind::Usage, &error)
     }
 }

@@ -1,92 +1,96 @@
-//! What happens in each node.
+//! Nodes of the consultation graph.
 
 use std::sync::Arc;
 
 use crate::negotiation::{
-    AffectedLimit, AffectedMoves, DebateOutcome, MostMovesAffected, Negotiated, negotiate,
+    AffectedLimit, AffectedMoves, DebateOutcome, DebateResult, TooManyMovesAffected, negotiate,
 };
-use assize_debate::{Job, JudgeScore, MoveDocument, Verdict};
-use assize_graph::{Context, Event, NodeError};
-use assize_llm::{AnswerError, JsonAsk, Provenance, Spent};
-use assize_run::{Asking, Layer, LayerStatus, RunEvent};
+use assize_debate::{DebateSpec, DebateVerdict, JudgeScore, MoveDocument};
+use assize_graph::{Context, GraphEvent, NodeError};
+use assize_llm::{AnswerError, CallTotals, JsonRequest, Provenance};
+use assize_run::{ConsultLayer, JournaledModel, LayerStatus, RunEvent};
 use futures_util::future::try_join;
 use serde_json::json;
 
-use crate::Chamber;
-use crate::answer::{INFERENCE, Inference, Move, PROPOSAL, Proposal};
-use crate::documents::{self, Library, Suggestion};
-use crate::figures::Known;
-use crate::prompt::Words;
+use crate::ConsultContext;
+use crate::answer::{INFERENCE, Inference, Move, MoveProposal, PROPOSAL};
+use crate::documents::{self, MoveChecker, MoveSuggestion};
+use crate::figures::SourceFigures;
+use crate::prompt::ConsultPrompts;
 use crate::rank::{TIE_RULE, rank};
-use crate::sources::Document;
-use crate::state::{ConsultState, Flag, FlagKind, Item, Side, Update};
+use crate::sources::SourceDocument;
+use crate::state::{ConsultItem, ConsultState, ConsultUpdate, Flag, FlagKind, InferenceSide};
 
-type Updates = Result<Vec<Update>, NodeError>;
+type Updates = Result<Vec<ConsultUpdate>, NodeError>;
 
-/// Something that ends a consultation for want of anything to go on with.
+/// Error that ends a consultation because a step has nothing to work on.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    #[error("it was not told what it is for")]
+pub enum ConsultError {
+    #[error("the node has no work item")]
     NoItem,
-    #[error("no analyst gave a move that could be debated: {0}")]
+    #[error("no analyst proposed a move that could be debated: {0}")]
     NoMoves(String),
     #[error("no move could be debated: {0}")]
     NotDebated(String),
 }
 
-fn started(layer: impl Into<Layer>) -> Event {
+fn started(layer: impl Into<ConsultLayer>) -> GraphEvent {
     RunEvent::LayerStart { layer: layer.into(), status: LayerStatus::Running }.into()
 }
 
-fn completed(layer: u32, artifacts: &[String]) -> Event {
+fn completed(layer: u32, artifacts: &[String]) -> GraphEvent {
     let (layer, artifacts) = (layer.into(), artifacts.to_vec());
     let status = LayerStatus::Done;
     RunEvent::LayerComplete { layer, status, artifacts, total_policies_scored: None }.into()
 }
 
-fn agent_start(layer: u32, agent_id: &str, persona: &str) -> Event {
+fn agent_start(layer: u32, agent_id: &str, persona: &str) -> GraphEvent {
     let (agent_id, persona) = (agent_id.to_owned(), persona.to_owned());
     RunEvent::AgentStart { layer, agent_id, persona }.into()
 }
 
-fn agent_complete(layer: u32, agent_id: &str, output: &[String], titles: &[String]) -> Event {
+fn agent_complete(layer: u32, agent_id: &str, output: &[String], titles: &[String]) -> GraphEvent {
     let (agent_id, output, titles) = (agent_id.to_owned(), output.to_vec(), titles.to_vec());
     RunEvent::AgentComplete { layer, agent_id, output, titles }.into()
 }
 
-fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> Update {
-    Update::Flagged(Flag { kind, move_id: move_id.map(str::to_owned), message: message.into() })
+fn flag(kind: FlagKind, move_id: Option<&str>, message: impl Into<String>) -> ConsultUpdate {
+    ConsultUpdate::Flagged(Flag {
+        kind,
+        move_id: move_id.map(str::to_owned),
+        message: message.into(),
+    })
 }
 
-/// Starts a layer.
-pub(crate) async fn start_layer(context: Context<ConsultState>, layer: Layer) -> Updates {
+/// Emits the start of a layer.
+pub(crate) async fn start_layer(context: Context<ConsultState>, layer: ConsultLayer) -> Updates {
     context.emit(started(layer));
     Ok(Vec::new())
 }
 
-/// Completes layer 1.
+/// Emits the end of layer 1.
 pub(crate) async fn layer_1_reduce(context: Context<ConsultState>) -> Updates {
     context.emit(completed(1, &["F1.md".to_owned(), "F2.md".to_owned()]));
     Ok(Vec::new())
 }
 
-impl Chamber {
-    /// Lets a document be read from now on.
-    async fn shelve(&self, name: &str, text: &str) -> Result<(), NodeError> {
+impl ConsultContext {
+    /// Stores a document, readable from now on.
+    async fn store_document(&self, name: &str, text: &str) -> Result<(), NodeError> {
         match &self.shelf {
             Some(shelf) => Ok(shelf.put(name, text).await?),
             None => Ok(()),
         }
     }
 
-    fn words<'a>(&'a self, state: &'a ConsultState) -> Words<'a> {
-        Words { state, personas: &self.personas, options: self.debate_options }
+    fn words<'a>(&'a self, state: &'a ConsultState) -> ConsultPrompts<'a> {
+        ConsultPrompts { state, personas: &self.personas, options: self.debate_options }
     }
 
-    /// What is known of the company, from the sources that were asked for.
+    /// Gathers the company data from the requested sources.
     pub(crate) async fn layer_0_gather(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         context.emit(started(0));
-        for side in Side::BOTH {
+        for side in InferenceSide::BOTH {
             let (id, persona, _) = side.gatherer();
             context.emit(agent_start(0, id, persona));
         }
@@ -99,16 +103,17 @@ impl Chamber {
         }
         let mut gathered = (*self.gathered).clone();
         if self.makes_up() {
-            let make = |side: Side| self.synthesis(&context, side);
-            let (financial, news) = try_join(make(Side::Financial), make(Side::Trend)).await?;
+            let make = |side: InferenceSide| self.synthesis(&context, side);
+            let (financial, news) =
+                try_join(make(InferenceSide::Financial), make(InferenceSide::Trend)).await?;
             for ((text, spent), title, into) in [
                 (financial, "synthetic figures", &mut gathered.financial),
                 (news, "synthetic news", &mut gathered.news),
             ] {
-                updates.push(Update::Spent(spent));
+                updates.push(ConsultUpdate::Spent(spent));
                 let text =
                     documents::labelled(Some(documents::SYNTHETIC), &documents::clean(&text));
-                into.push(Document { title: title.to_owned(), text });
+                into.push(SourceDocument { title: title.to_owned(), text });
             }
             gathered.synthetic = true;
         }
@@ -124,9 +129,10 @@ impl Chamber {
             Arc::<str>::from(if text.trim().is_empty() { nothing } else { text })
         };
         let (financial, news) = (raw(true), raw(false));
-        for (side, text) in [(Side::Financial, &financial), (Side::Trend, &news)] {
+        for (side, text) in [(InferenceSide::Financial, &financial), (InferenceSide::Trend, &news)]
+        {
             let (id, persona, document) = side.gatherer();
-            self.shelve(document, text).await?;
+            self.store_document(document, text).await?;
             let title = format!("{persona} of {}", state.company.called());
             context.emit(agent_complete(0, id, &[document.to_owned()], &[title]));
         }
@@ -134,72 +140,76 @@ impl Chamber {
             0,
             &["financial_data_raw.md".to_owned(), "news_data_raw.md".to_owned()],
         ));
-        updates.push(Update::Gathered { gathered: Arc::new(gathered), financial, news });
+        updates.push(ConsultUpdate::Gathered { gathered: Arc::new(gathered), financial, news });
         Ok(updates)
     }
 
-    /// One side of what could be known, made up.
+    /// Generates synthetic data for one side.
     async fn synthesis(
         &self,
         context: &Context<ConsultState>,
-        side: Side,
-    ) -> Result<(String, Spent), NodeError> {
+        side: InferenceSide,
+    ) -> Result<(String, CallTotals), NodeError> {
         let key = format!("synthetic/{}", side.agent());
-        // Without it there is nothing to go on with.
-        let asking = Asking::new(context, &**self.models.of("synthesizer"), key).insisting();
+        // Without data the run cannot continue.
+        let asking =
+            JournaledModel::new(context, &**self.models.of("synthesizer"), key).insisting();
         let request = self.words(context.state()).synthesis(side);
         let response = asking.answer(&request).await??;
         Ok((response.text, asking.spent()))
     }
 
-    /// F1 or F2. Without them there is nothing to propose: any failure ends the run, which can go on later.
+    /// Writes F1 or F2. Without them no move can be proposed: any failure ends the run, which can be resumed.
     pub(crate) async fn inference_agent(
         self: Arc<Self>,
         context: Context<ConsultState>,
     ) -> Updates {
-        let Some(Item::Inference(side)) = context.item().copied() else {
-            return Err(Trouble::NoItem.into());
+        let Some(ConsultItem::Inference(side)) = context.item().copied() else {
+            return Err(ConsultError::NoItem.into());
         };
         let agent = side.agent();
         let (name, title) = match side {
-            Side::Financial => ("F1", "financial inference"),
-            Side::Trend => ("F2", "trend inference"),
+            InferenceSide::Financial => ("F1", "financial inference"),
+            InferenceSide::Trend => ("F2", "trend inference"),
         };
         context.emit(agent_start(1, agent, title));
         let state = context.state();
         let (inference, spent) = self.infer(&context, side).await?;
-        let known = Known::in_sources(&state.gathered);
+        let known = SourceFigures::in_sources(&state.gathered);
         let title = format!("{title} of {}", state.company.called());
         let (document, unsupported) = documents::inference(name, &title, &inference, &known);
         let label = documents::synthetic_label(&state.gathered);
         let document = documents::labelled(label, &documents::short(document));
-        self.shelve(&format!("{name}.md"), &document).await?;
+        self.store_document(&format!("{name}.md"), &document).await?;
         context.emit(agent_complete(1, agent, &[format!("{name}.md")], &[title]));
         let (inference, document) = (Arc::new(inference), Arc::from(document));
-        let mut updates =
-            vec![Update::Spent(spent), Update::Inferred { side, inference, document }];
+        let mut updates = vec![
+            ConsultUpdate::Spent(spent),
+            ConsultUpdate::Inferred { side, inference, document },
+        ];
         if !unsupported.is_empty() {
-            let message = format!("{name} has what is in no source: {}", unsupported.join(", "));
+            let message = format!("{name}: figures found in no source: {}", unsupported.join(", "));
             updates.push(flag(FlagKind::UnsupportedFigure, None, message));
         }
         Ok(updates)
     }
 
-    /// Asks for F1 or F2. Answers that cannot be used are kept like any other; a run that goes on asks anew.
+    /// Requests F1 or F2. Unusable answers are journaled like any other; a resumed run requests a new one.
     async fn infer(
         &self,
         context: &Context<ConsultState>,
-        side: Side,
-    ) -> Result<(Inference, Spent), NodeError> {
+        side: InferenceSide,
+    ) -> Result<(Inference, CallTotals), NodeError> {
         let reader = INFERENCE.reader.as_ref().ok_or(AnswerError::Schema)?;
         let request = self.words(context.state()).inference(side);
         let model = &**self.models.of(side.agent());
-        let mut spent = Spent::default();
-        for life in 1.. {
-            let key = if life == 1 { "infer".to_owned() } else { format!("infer-anew-{life}") };
-            let asking = Asking::new(context, model, key);
-            let asking = if life == 1 { asking } else { asking.extra() };
-            let ask = JsonAsk::<Inference>::new(request.clone()).read_by(reader);
+        let mut spent = CallTotals::default();
+        for attempt in 1.. {
+            let key =
+                if attempt == 1 { "infer".to_owned() } else { format!("infer-anew-{attempt}") };
+            let asking = JournaledModel::new(context, model, key);
+            let asking = if attempt == 1 { asking } else { asking.extra() };
+            let ask = JsonRequest::<Inference>::new(request.clone()).read_by(reader);
             let answer = asking.value(ask).await?;
             spent = spent.plus(asking.spent());
             match answer {
@@ -211,55 +221,56 @@ impl Chamber {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Trouble::NoItem.into())
+        Err(ConsultError::NoItem.into())
     }
 
-    /// An analyst proposes moves. One who cannot is done without.
+    /// Has an analyst propose moves. The run continues without an analyst whose calls fail.
     pub(crate) async fn analyst_agent(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
-        let Some(Item::Analyst(index)) = context.item().copied() else {
-            return Err(Trouble::NoItem.into());
+        let Some(ConsultItem::Analyst(index)) = context.item().copied() else {
+            return Err(ConsultError::NoItem.into());
         };
         let agent = format!("analyst_{}", index + 1);
         let persona = &self.personas.analysts[index].name;
         context.emit(agent_start(2, &agent, persona));
         let mut updates = Vec::new();
         let Proposed { moves, spent, complaint, failed } =
-            self.moves_of(&context, index, &agent).await?;
-        updates.push(Update::Spent(spent));
+            self.request_moves(&context, index, &agent).await?;
+        updates.push(ConsultUpdate::Spent(spent));
         if let Some(complaint) = complaint {
             if failed {
-                updates.push(Update::MovesLost(self.moves.saturating_sub(moves.len())));
+                updates.push(ConsultUpdate::MovesLost(self.moves.saturating_sub(moves.len())));
             }
             updates.push(flag(FlagKind::Moves, None, format!("{agent}, {persona}: {complaint}")));
         }
         let state = context.state();
-        // What was measured, filed or made up; what somebody made of it is no source.
-        let known = Known::in_sources(&state.gathered);
-        let (Some(f1), Some(f2)) = (state.inference(Side::Financial), state.inference(Side::Trend))
+        // Inferences are not sources: only gathered data supports a figure.
+        let known = SourceFigures::in_sources(&state.gathered);
+        let (Some(f1), Some(f2)) =
+            (state.inference(InferenceSide::Financial), state.inference(InferenceSide::Trend))
         else {
-            return Err(Trouble::NoItem.into());
+            return Err(ConsultError::NoItem.into());
         };
-        let library = Library { inferences: [("F1", f1), ("F2", f2)], known: &known };
+        let library = MoveChecker { inferences: [("F1", f1), ("F2", f2)], known: &known };
         let label = documents::synthetic_label(&state.gathered);
         let (mut outputs, mut titles) = (Vec::new(), Vec::new());
         for (place, proposed) in moves.into_iter().enumerate() {
-            // Its number is its place, whoever else gives fewer.
+            // The number is fixed by position, even if another analyst gives fewer moves.
             let move_id = format!("m{}", index * self.moves + place + 1);
             let mut suggestion = library.check((move_id.clone(), &agent, persona), proposed);
             let content = documents::short(std::mem::take(&mut suggestion.content));
             suggestion.content = documents::labelled(label, &content);
-            self.shelve(&format!("moves/{move_id}.md"), &suggestion.content).await?;
-            updates.extend(complaints(&suggestion));
+            self.store_document(&format!("moves/{move_id}.md"), &suggestion.content).await?;
+            updates.extend(flags_of_suggestion(&suggestion));
             outputs.push(format!("{move_id}.md"));
             titles.push(suggestion.proposed.title.clone());
-            updates.push(Update::Suggested(Arc::new(suggestion)));
+            updates.push(ConsultUpdate::Suggested(Arc::new(suggestion)));
         }
         context.emit(agent_complete(2, &agent, &outputs, &titles));
         Ok(updates)
     }
 
-    /// Asks an analyst for moves.
-    async fn moves_of(
+    /// Requests moves from an analyst.
+    async fn request_moves(
         &self,
         context: &Context<ConsultState>,
         index: usize,
@@ -268,16 +279,16 @@ impl Chamber {
         let words = self.words(context.state());
         let reader = PROPOSAL.reader.as_ref().ok_or(AnswerError::Schema)?;
         let model = &**self.models.of(agent);
-        let mut spent = Spent::default();
+        let mut spent = CallTotals::default();
         let mut best: Option<Vec<Move>> = None;
         let (mut complaint, mut failed) = (None, false);
-        // Where nothing came of it in an earlier life of the run, it is asked anew in this one.
+        // If an earlier attempt at the run got no moves, this attempt requests them again.
         let mut asked = false;
-        let keys = (1..).flat_map(|life| match life {
+        let keys = (1..).flat_map(|attempt| match attempt {
             1 => [("propose".to_owned(), false), ("propose-again".to_owned(), true)],
-            life => [
-                (format!("propose-anew-{life}"), false),
-                (format!("propose-anew-{life}-again"), true),
+            attempt => [
+                (format!("propose-anew-{attempt}"), false),
+                (format!("propose-anew-{attempt}-again"), true),
             ],
         });
         for (key, again) in keys {
@@ -292,9 +303,10 @@ impl Chamber {
                 _ => words.proposal(index, self.moves),
             };
             let key_is_extra = key != "propose";
-            let asking = Asking::new(context, model, key);
+            let asking = JournaledModel::new(context, model, key);
             let asking = if key_is_extra { asking.extra() } else { asking };
-            let answer = asking.value(JsonAsk::<Proposal>::new(request).read_by(reader)).await?;
+            let answer =
+                asking.value(JsonRequest::<MoveProposal>::new(request).read_by(reader)).await?;
             spent = spent.plus(asking.spent());
             match answer {
                 Ok(answer) => {
@@ -303,7 +315,7 @@ impl Chamber {
                     moves.retain(Move::says_something);
                     let right = moves.len() == self.moves;
                     complaint = (!right).then(|| {
-                        format!("gave {} moves where {} were asked for", moves.len(), self.moves)
+                        format!("proposed {} moves instead of {}", moves.len(), self.moves)
                     });
                     let better =
                         best.as_ref().is_none_or(|best| moves.len() >= best.len().min(self.moves));
@@ -333,33 +345,33 @@ impl Chamber {
     pub(crate) async fn layer_2_reduce(self: Arc<Self>, context: Context<ConsultState>) -> Updates {
         let state = context.state();
         if state.move_suggestions.is_empty() {
-            return Err(Trouble::NoMoves(flagged(state, FlagKind::Moves)).into());
+            return Err(ConsultError::NoMoves(flagged(state, FlagKind::Moves)).into());
         }
         let total = state.moves_lost + state.move_suggestions.len();
-        MostMovesAffected::check(state.moves_lost, total, &flagged(state, FlagKind::Moves))?;
+        TooManyMovesAffected::check(state.moves_lost, total, &flagged(state, FlagKind::Moves))?;
         let documents: Vec<String> =
             state.move_suggestions.iter().map(|one| format!("{}.md", one.move_id)).collect();
         context.emit(completed(2, &documents));
         Ok(Vec::new())
     }
 
-    /// One move is debated, wherever that is.
+    /// Runs the debate of one move.
     pub(crate) async fn negotiation(
         self: Arc<Self>,
         context: Context<ConsultState>,
         affected: Arc<AffectedMoves>,
     ) -> Updates {
         let state = context.state();
-        let Some(Item::Debate(index)) = context.item().copied() else {
-            return Err(Trouble::NoItem.into());
+        let Some(ConsultItem::Debate(index)) = context.item().copied() else {
+            return Err(ConsultError::NoItem.into());
         };
         let suggestion = &state.move_suggestions[index];
-        let job = Job {
+        let job = DebateSpec {
             move_document: MoveDocument {
                 move_id: suggestion.move_id.clone(),
                 content: suggestion.content.clone(),
             },
-            company: assize_debate::Company {
+            company: assize_debate::DebateCompany {
                 ticker: state.company.ticker.as_ref().map(ToString::to_string),
                 name: state.company.name.clone(),
                 pack: Some(self.words(state).pack()),
@@ -376,10 +388,10 @@ impl Chamber {
         let limit = Some(AffectedLimit { affected, lost, total });
         let negotiated = negotiate(&context, &*self.debates, &self.models, &job, limit).await?;
         let DebateOutcome { verdict, not_isolated, weaker, .. } = match negotiated {
-            Negotiated::Outcome(outcome) => *outcome,
-            Negotiated::Unopened(error) => {
+            DebateResult::Outcome(outcome) => *outcome,
+            DebateResult::Unopened(error) => {
                 let message = format!(
-                    "{move_id} was not debated, since the critic could not open it: {}",
+                    "{move_id} was not debated, as the opening critique failed: {}",
                     error.message()
                 );
                 context.emit(RunEvent::Warning { move_id, message: message.clone() });
@@ -391,8 +403,8 @@ impl Chamber {
             updates.push(flag(FlagKind::NoIsolation, Some(&move_id), why));
         }
         updates.extend(weaker.map(|message| flag(FlagKind::WeakerIsolation, None, message)));
-        updates.push(Update::Spent(verdict.spent));
-        updates.push(Update::Debated(Arc::new(verdict)));
+        updates.push(ConsultUpdate::Spent(verdict.spent));
+        updates.push(ConsultUpdate::Debated(Arc::new(verdict)));
         Ok(updates)
     }
 
@@ -402,18 +414,18 @@ impl Chamber {
     ) -> Updates {
         let state = context.state();
         if state.policy_scores.is_empty() {
-            return Err(Trouble::NotDebated(flagged(state, FlagKind::NotDebated)).into());
+            return Err(ConsultError::NotDebated(flagged(state, FlagKind::NotDebated)).into());
         }
         check_affected(state)?;
         context.emit(RunEvent::LayerComplete {
-            layer: Layer::DEBATES,
+            layer: ConsultLayer::DEBATES,
             status: LayerStatus::Done,
             artifacts: ["policy_scores", "conversation_logs"].map(str::to_owned).to_vec(),
             total_policies_scored: Some(state.policy_scores.len()),
         });
         let ranked = rank(state.policy_scores.iter().map(|verdict| &**verdict));
         let mut updates = Vec::new();
-        if let Some(message) = mostly_assumed(state.policy_scores.iter().map(|one| &**one)) {
+        if let Some(message) = assumed_warning(state.policy_scores.iter().map(|one| &**one)) {
             updates.push(flag(FlagKind::Assumed, None, message));
         }
         if !ranked.ties.is_empty() {
@@ -424,7 +436,7 @@ impl Chamber {
             if let Some(tie) = ranked.ties.iter().find(|tie| tie.contains(id)) {
                 let others: Vec<&str> =
                     tie.iter().filter(|other| *other != id).map(String::as_str).collect();
-                let message = format!("{} scored as much", others.join(" and "));
+                let message = format!("same total score as {}", others.join(" and "));
                 updates.push(flag(FlagKind::Tie, Some(id), message));
             }
         }
@@ -439,30 +451,30 @@ impl Chamber {
             recommended: ranked.recommended_moves.clone(),
             other: ranked.other_moves.clone(),
         });
-        updates.push(Update::Ranked(Arc::new(ranked)));
+        updates.push(ConsultUpdate::Ranked(Arc::new(ranked)));
         Ok(updates)
     }
 }
 
-/// What an analyst proposed.
+/// Moves of an analyst.
 struct Proposed {
     moves: Vec<Move>,
-    spent: Spent,
-    /// What was wrong with how the moves came.
+    spent: CallTotals,
+    /// What is wrong with the proposal, if anything.
     complaint: Option<String>,
     /// Whether the last call failed for good.
     failed: bool,
 }
 
-/// The messages of all flags of a kind.
+/// Messages of all flags of a kind, joined.
 fn flagged(state: &ConsultState, kind: FlagKind) -> String {
     let flags = state.flags.iter().filter(|flag| flag.kind == kind);
     flags.map(|flag| flag.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Stops the run if failed calls affect more than half of its moves: they were never proposed, could not be debated,
-/// are partial, or have a judge that could not be asked.
-fn check_affected(state: &ConsultState) -> Result<(), MostMovesAffected> {
+/// Fails if failed calls affect more than half of the moves: they were never proposed, could not be debated, are
+/// partial, or have a judge whose call failed.
+fn check_affected(state: &ConsultState) -> Result<(), TooManyMovesAffected> {
     let not_debated = state.move_suggestions.len() - state.policy_scores.len();
     let errors: Vec<&str> =
         state.policy_scores.iter().filter_map(|verdict| verdict.affected_by()).collect();
@@ -471,10 +483,10 @@ fn check_affected(state: &ConsultState) -> Result<(), MostMovesAffected> {
     let error = errors
         .last()
         .map_or_else(|| flagged(state, FlagKind::NotDebated), |&error| error.to_owned());
-    MostMovesAffected::check(affected, total, &error)
+    TooManyMovesAffected::check(affected, total, &error)
 }
 
-fn complaints(suggestion: &Suggestion) -> Vec<Update> {
+fn flags_of_suggestion(suggestion: &MoveSuggestion) -> Vec<ConsultUpdate> {
     let id = Some(suggestion.move_id.as_str());
     let mut flags = Vec::new();
     if !suggestion.unsupported_figures.is_empty() {
@@ -483,32 +495,32 @@ fn complaints(suggestion: &Suggestion) -> Vec<Update> {
     }
     if !suggestion.unresolved_citations.is_empty() {
         let message =
-            format!("cites what is not there: {}", suggestion.unresolved_citations.join(", "));
+            format!("cites unknown findings: {}", suggestion.unresolved_citations.join(", "));
         flags.push(flag(FlagKind::UnresolvedCitation, id, message));
     }
     flags
 }
 
-/// Whether scores were put together, or are nobody's.
-fn doubt_of(score: &JudgeScore) -> FlagKind {
+/// Kind of flag for scores that were not given as requested: assumed or repaired.
+fn doubt_kind(score: &JudgeScore) -> FlagKind {
     let assumed = score.provenance == Provenance::Defaulted || !score.assumed.is_empty();
     if assumed { FlagKind::Assumed } else { FlagKind::Repaired }
 }
 
-/// Whether an order rests on scores that nobody gave.
-fn mostly_assumed<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Option<String> {
+/// Warning, if at least half of the scores are assumed.
+fn assumed_warning<'a>(verdicts: impl Iterator<Item = &'a DebateVerdict>) -> Option<String> {
     let scores: Vec<&JudgeScore> =
         verdicts.flat_map(|verdict| verdict.scores_by_agent.values()).collect();
-    let assumed = scores.iter().filter(|score| doubt_of(score) == FlagKind::Assumed).count();
+    let assumed = scores.iter().filter(|score| doubt_kind(score) == FlagKind::Assumed).count();
     (2 * assumed >= scores.len() && assumed > 0).then(|| {
         format!(
-            "{assumed} of {} judges' scores could not be read, and 5 was assumed: the order says little",
+            "{assumed} of {} judges' scores are assumed (5 for each metric): the ranking is unreliable",
             scores.len()
         )
     })
 }
 
-fn flags_of(verdict: &Verdict) -> Vec<Update> {
+fn flags_of(verdict: &DebateVerdict) -> Vec<ConsultUpdate> {
     let id = Some(verdict.move_id.as_str());
     let partial = verdict.partial.iter().map(|(log, partial)| {
         let message = format!(
@@ -521,14 +533,14 @@ fn flags_of(verdict: &Verdict) -> Vec<Update> {
     let doubtful = all.into_iter().flat_map(|(when, scores)| {
         scores.iter().filter_map(move |(judge, score)| {
             let message = format!("the scores of {judge}{when}: {}", score.doubt()?);
-            Some(flag(doubt_of(score), id, message))
+            Some(flag(doubt_kind(score), id, message))
         })
     });
-    let unheard = verdict.agents.keys().filter(|judge| {
+    let without_blind_score = verdict.agents.keys().filter(|judge| {
         !verdict.blind_scores.is_empty() && !verdict.blind_scores.contains_key(*judge)
     });
-    let unheard = unheard.map(|judge| {
+    let without_blind_score = without_blind_score.map(|judge| {
         flag(FlagKind::Partial, id, format!("{judge} could not score before the debate"))
     });
-    partial.chain(doubtful).chain(unheard).collect()
+    partial.chain(doubtful).chain(without_blind_score).collect()
 }

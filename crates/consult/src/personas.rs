@@ -1,5 +1,5 @@
-//! Who takes part: two who infer, some who propose, and those who debate. All of it can be exported,
-//! edited and passed back.
+//! Personas of a consultation: two for the inferences, the analysts, the critic and the decision makers. They can be
+//! exported, edited and passed back.
 
 use assize_debate::Persona;
 use assize_types::{
@@ -8,58 +8,58 @@ use assize_types::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Everybody in a consultation.
+/// All personas of a consultation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Personas {
-    /// Who reads the figures and writes F1.
+pub struct ConsultPersonas {
+    /// Analyzes the financial data and writes F1.
     pub financial: String,
-    /// Who reads the news and writes F2.
+    /// Analyzes the news and writes F2.
     pub trend: String,
-    /// Who propose moves; their ids are `analyst_1`, `analyst_2` and so on.
+    /// Propose moves; their ids are `analyst_1`, `analyst_2` and so on.
     #[serde(rename = "analyst")]
     pub analysts: Vec<Persona>,
     pub critic: String,
-    /// Who answer the critic and score; their ids are `D1`, `D2` and so on.
+    /// Answer the critic and score; their ids are `D1`, `D2` and so on.
     #[serde(rename = "decision_maker")]
     pub decision_makers: Vec<Persona>,
 }
 
-/// A file of personas that cannot be used.
+/// Error for an invalid personas file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadPersonas(String);
+pub struct InvalidPersonas(String);
 
-/// The most analysts, and the most decision makers.
-const MOST: usize = 12;
+/// Maximum number of analysts, and of decision makers.
+const MAX_COUNT: usize = 12;
 
-/// The longest text about one of them, in characters.
-const LONGEST: usize = 8000;
+/// Maximum length of a persona, in characters.
+const MAX_LENGTH: usize = 8000;
 
-/// What is said to each by default, after a line `== name`: to those who infer, then to the analysts.
+/// Default personas, each after a line `== name`: the two for inferences, then the analysts.
 const DEFAULTS: &str = include_str!("../data/personas.txt");
 
-impl Default for Personas {
-    fn default() -> Personas {
-        let debate = assize_debate::Personas::default();
-        let mut said = Persona::read_all(DEFAULTS);
-        let mut inferring = || said.next().map(|one| one.persona).unwrap_or_default();
-        Personas {
-            financial: inferring(),
-            trend: inferring(),
-            analysts: said.collect(),
+impl Default for ConsultPersonas {
+    fn default() -> ConsultPersonas {
+        let debate = assize_debate::DebatePersonas::default();
+        let mut all = Persona::read_all(DEFAULTS);
+        let mut next = || all.next().map(|one| one.persona).unwrap_or_default();
+        ConsultPersonas {
+            financial: next(),
+            trend: next(),
+            analysts: all.collect(),
             critic: debate.critic,
             decision_makers: debate.decision_makers,
         }
     }
 }
 
-impl Personas {
-    /// Reads a file of personas.
-    pub fn read(text: &str) -> Result<Personas, BadPersonas> {
-        let personas: Personas = toml_edit::de::from_str(text).map_err(|error| {
+impl ConsultPersonas {
+    /// Parses a personas file.
+    pub fn read(text: &str) -> Result<ConsultPersonas, InvalidPersonas> {
+        let personas: ConsultPersonas = toml_edit::de::from_str(text).map_err(|error| {
             let what = one_line(error.message());
-            BadPersonas(match error.span().filter(|span| span.start > 0) {
+            InvalidPersonas(match error.span().filter(|span| span.start > 0) {
                 Some(span) => {
                     let before = text.get(..span.start).unwrap_or_default();
                     format!("line {}: {what}", before.matches('\n').count() + 1)
@@ -71,9 +71,9 @@ impl Personas {
             ("analyst", personas.analysts.len()),
             ("decision_maker", personas.decision_makers.len()),
         ] {
-            if !(1..=MOST).contains(&count) {
-                return Err(BadPersonas(format!(
-                    "there must be one to {MOST} of `[[{what}]]`, not {count}"
+            if !(1..=MAX_COUNT).contains(&count) {
+                return Err(InvalidPersonas(format!(
+                    "expected 1 to {MAX_COUNT} `[[{what}]]` entries, found {count}"
                 )));
             }
         }
@@ -82,42 +82,42 @@ impl Personas {
         for (index, Persona { name, .. }) in named.iter().enumerate() {
             let bad = |what: &str| {
                 let shown = shorten(&one_line(name).replace(char::is_control, ""), 60);
-                Err(BadPersonas(format!("the name `{shown}` {what}")))
+                Err(InvalidPersonas(format!("the name `{shown}` {what}")))
             };
             if name.trim().is_empty() {
                 return bad("is empty");
             }
             if name.chars().count() > 60 || name.contains(char::is_control) {
                 return bad(
-                    "is too long, or has control characters: a name is one line of 60 characters",
+                    "is too long or has control characters: use one line of at most 60 characters",
                 );
             }
             if named[..index].iter().any(|other| other.name == *name) {
-                return bad("is there twice");
+                return bad("is used twice");
             }
         }
         let fixed = [("financial", &personas.financial), ("trend", &personas.trend)];
         let texts = fixed.into_iter().chain([("critic", &personas.critic)]);
         let texts = texts.chain(named.iter().map(|one| (one.name.as_str(), &one.persona)));
-        for (who, text) in texts {
+        for (role, text) in texts {
             if text.trim().is_empty() {
-                return Err(BadPersonas(format!("nothing is said to `{who}`")));
+                return Err(InvalidPersonas(format!("the persona of `{role}` is empty")));
             }
             let length = text.chars().count();
-            if length > LONGEST {
-                return Err(BadPersonas(format!(
-                    "what is said to `{who}` has {length} characters, and {LONGEST} are the most"
+            if length > MAX_LENGTH {
+                return Err(InvalidPersonas(format!(
+                    "the persona of `{role}` has {length} characters; the maximum is {MAX_LENGTH}"
                 )));
             }
         }
         Ok(personas)
     }
 
-    /// As a file that can be edited and read again.
+    /// Writes the personas as a file that can be edited and parsed again.
     pub fn to_file(&self) -> String {
         let text = |name: &str, value: &str| format!("{name} = {}\n", block(value));
         let mut file = String::from(
-            "# Who takes part in a consultation. Edit what you like and pass it back:\n\
+            "# Personas of a consultation. Edit them and pass the file back:\n\
              #   assize consult NVDA --personas FILE\n\
              # Add or remove analysts and decision makers; everything else follows from their number.\n\n",
         );
@@ -134,16 +134,16 @@ impl Personas {
         file
     }
 
-    /// Those of them who debate.
-    pub fn of_debate(&self) -> assize_debate::Personas {
-        assize_debate::Personas {
+    /// Personas of the debates.
+    pub fn of_debate(&self) -> assize_debate::DebatePersonas {
+        assize_debate::DebatePersonas {
             critic: self.critic.clone(),
             decision_makers: self.decision_makers.clone(),
         }
     }
 }
 
-/// A text of several lines: as it is, or escaped where it has what would end it.
+/// TOML string of several lines: literal, or escaped if the text contains what would end a literal.
 fn block(text: &str) -> String {
     let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains("''") || text.ends_with('\'') || text.contains(is_control) {
@@ -170,10 +170,10 @@ fn escaped(text: &str, lines: bool) -> String {
     escaped
 }
 
-impl From<BadPersonas> for Failure {
-    fn from(error: BadPersonas) -> Failure {
-        Failure::new(FailureKind::Usage, format!("the file of personas cannot be used: {error}"))
-            .hint("`assize consult --export-personas` prints one that can")
+impl From<InvalidPersonas> for Failure {
+    fn from(error: InvalidPersonas) -> Failure {
+        Failure::new(FailureKind::Usage, format!("invalid personas file: {error}"))
+            .hint("`assize consult --export-personas` prints a valid one")
     }
 }
 
@@ -184,41 +184,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_exported_can_be_read_again() {
-        let personas = Personas::default();
+    fn exported_personas_parse_to_the_same() {
+        let personas = ConsultPersonas::default();
         assert_eq!((personas.analysts.len(), personas.decision_makers.len()), (5, 3));
-        assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
+        assert_eq!(ConsultPersonas::read(&personas.to_file()), Ok(personas));
     }
 
     proptest! {
         #[test]
-        fn whatever_is_said_to_somebody_is_exported_as_it_is(
+        fn any_persona_text_survives_export_and_parsing(
             name in "[\\PC\u{301}\u{200b}\"']{1,20}x",
             text in "(?s).{0,40}x('''|\"\"\"|\\\\|'|\r\n|\u{1b}|\\[\\[analyst\\]\\]\n){0,3}",
         ) {
-            let mut personas = Personas { critic: text.clone(), ..Personas::default() };
+            let mut personas = ConsultPersonas { critic: text.clone(), ..ConsultPersonas::default() };
             personas.analysts[0] = Persona { name, persona: text };
-            prop_assert_eq!(Personas::read(&personas.to_file()), Ok(personas));
+            prop_assert_eq!(ConsultPersonas::read(&personas.to_file()), Ok(personas));
         }
     }
 
     #[test]
-    fn files_that_cannot_be_used_say_why() {
-        let told = |text: &str| Personas::read(text).unwrap_err().to_string();
-        assert!(told("").contains("missing field `financial`"), "{}", told(""));
-        assert!(told("x = ").contains("line 1"), "{}", told("x = "));
-        let file = Personas::default().to_file();
+    fn invalid_personas_file_reports_the_reason() {
+        let error = |text: &str| ConsultPersonas::read(text).unwrap_err().to_string();
+        assert!(error("").contains("missing field `financial`"), "{}", error(""));
+        assert!(error("x = ").contains("line 1"), "{}", error("x = "));
+        let file = ConsultPersonas::default().to_file();
         let unknown = format!("boss = 'me'\n{file}");
-        assert!(told(&unknown).contains("unknown field `boss`"), "{}", told(&unknown));
-        let nobody = &file[..file.find("[[analyst]]").unwrap()];
-        let nobody = format!("{nobody}analyst = []\ndecision_maker = []\n");
-        assert!(told(&nobody).contains("one to 12 of `[[analyst]]`, not 0"), "{}", told(&nobody));
+        assert!(error(&unknown).contains("unknown field `boss`"), "{}", error(&unknown));
+        let none = &file[..file.find("[[analyst]]").unwrap()];
+        let none = format!("{none}analyst = []\ndecision_maker = []\n");
+        assert!(
+            error(&none).contains("1 to 12 `[[analyst]]` entries, found 0"),
+            "{}",
+            error(&none)
+        );
         let empty = file.replacen("Market Builder", " ", 1);
-        assert!(told(&empty).contains("is empty"), "{}", told(&empty));
+        assert!(error(&empty).contains("is empty"), "{}", error(&empty));
         let twice = file.replacen("Market Builder", "Contrarian", 1);
-        assert_eq!(told(&twice), "the name `Contrarian` is there twice");
+        assert_eq!(error(&twice), "the name `Contrarian` is used twice");
         let silent = file.replacen("You propose moves that win", "", 1);
         let silent = silent.replacen("critic = '''", "critic = ''\nx = '''", 1);
-        assert!(told(&silent).starts_with("line "), "{}", told(&silent));
+        assert!(error(&silent).starts_with("line "), "{}", error(&silent));
     }
 }

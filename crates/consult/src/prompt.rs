@@ -1,10 +1,10 @@
-//! What is said to the models, laid out for their providers' caches: what all share comes first.
+//! Prompts of a consultation, ordered for the provider's prompt cache: shared parts come first.
 
-use assize_llm::{Prompt, Request, Turn, fenced};
+use assize_llm::{ModelRequest, Prompt, TranscriptTurn, fenced};
 
 use crate::answer::{INFERENCE, PROPOSAL};
-use crate::personas::Personas;
-use crate::state::{ConsultState, Side};
+use crate::personas::ConsultPersonas;
+use crate::state::{ConsultState, InferenceSide};
 
 const RULES: &str = "\
 You are part of a consultation on one publicly listed company. People will decide by what you write, and \
@@ -19,24 +19,24 @@ what somebody wrote.
 - What is marked as synthetic was made up to try things out. Work with it, and do not pretend that it is \
 more.";
 
-/// The words of one consultation.
+/// Prompt builder of one consultation.
 #[derive(Clone, Copy)]
-pub(crate) struct Words<'a> {
+pub(crate) struct ConsultPrompts<'a> {
     pub(crate) state: &'a ConsultState,
-    pub(crate) personas: &'a Personas,
-    pub(crate) options: assize_debate::Options,
+    pub(crate) personas: &'a ConsultPersonas,
+    pub(crate) options: assize_debate::DebateOptions,
 }
 
-impl Words<'_> {
-    /// Asks for one side of what could be known of the company, made up.
-    pub(crate) fn synthesis(self, side: Side) -> Request {
+impl ConsultPrompts<'_> {
+    /// Requests synthetic data for one side.
+    pub(crate) fn synthesis(self, side: InferenceSide) -> ModelRequest {
         let what = match side {
-            Side::Financial => {
+            InferenceSide::Financial => {
                 "Write a financial data sheet as an analyst would have it on the desk: revenue, margins, cash \
                  flow, balance sheet and segments for the last three years and the last four quarters, with \
                  units, as Markdown tables, and a few lines on how the company earns its money."
             }
-            Side::Trend => {
+            InferenceSide::Trend => {
                 "Write a digest of news and sentiment of the last twelve months: fifteen to twenty dated items \
                  on the company, its rivals, its customers, its regulators and its technology, each in one or \
                  two sentences, then a paragraph on how it is seen by investors, customers and employees. \
@@ -51,15 +51,15 @@ impl Words<'_> {
         self.request(self.company(), tail)
     }
 
-    /// Asks for F1 or F2.
-    pub(crate) fn inference(self, side: Side) -> Request {
+    /// Requests F1 or F2.
+    pub(crate) fn inference(self, side: InferenceSide) -> ModelRequest {
         let persona = match side {
-            Side::Financial => &self.personas.financial,
-            Side::Trend => &self.personas.trend,
+            InferenceSide::Financial => &self.personas.financial,
+            InferenceSide::Trend => &self.personas.trend,
         };
         let about = match side {
-            Side::Financial => "the financial inference, F1: what the figures say",
-            Side::Trend => "the trend inference, F2: what happens around the company",
+            InferenceSide::Financial => "the financial inference, F1: what the figures say",
+            InferenceSide::Trend => "the trend inference, F2: what happens around the company",
         };
         let prompt = self
             .company()
@@ -77,8 +77,8 @@ impl Words<'_> {
         request
     }
 
-    /// Asks an analyst for moves.
-    pub(crate) fn proposal(self, analyst: usize, count: usize) -> Request {
+    /// Requests moves from an analyst.
+    pub(crate) fn proposal(self, analyst: usize, count: usize) -> ModelRequest {
         let persona = &self.personas.analysts[analyst];
         let prompt = self.company().block("inferences", self.pack());
         let tail = format!(
@@ -94,19 +94,19 @@ impl Words<'_> {
         request
     }
 
-    /// The same once more, to somebody who gave another number of them.
+    /// Repeats the request to an analyst who proposed the wrong number of moves.
     pub(crate) fn proposal_again(
         self,
         analyst: usize,
         count: usize,
         given: &str,
         gave: usize,
-    ) -> Request {
+    ) -> ModelRequest {
         let mut request = self.proposal(analyst, count);
         let question = std::mem::take(&mut request.prompt.tail);
         request.prompt.transcript = vec![
-            Turn::User { text: question.into() },
-            Turn::Assistant { text: given.to_owned(), calls: Vec::new() },
+            TranscriptTurn::User { text: question.into() },
+            TranscriptTurn::Assistant { text: given.to_owned(), calls: Vec::new() },
         ];
         request.prompt.tail = format!(
             "These are {gave} moves. Give exactly {count}, in the same shape: the best of these, or more."
@@ -114,7 +114,7 @@ impl Words<'_> {
         request
     }
 
-    /// What everybody in a debate reads about the company: F1 and F2.
+    /// Company material of the debates: F1 and F2.
     pub(crate) fn pack(self) -> String {
         let ConsultState { f1_financial_inference, f2_trend_inference, .. } = self.state;
         format!("{}\n\n{}", fenced("F1", f1_financial_inference), fenced("F2", f2_trend_inference))
@@ -126,8 +126,8 @@ impl Words<'_> {
             .block("company", format!("The company: {}.", self.state.company.called()))
     }
 
-    fn request(self, prompt: Prompt, tail: String) -> Request {
-        let assize_debate::Options { temperature, max_tokens, .. } = self.options;
-        Request { temperature, max_tokens, ..Request::new(Prompt { tail, ..prompt }) }
+    fn request(self, prompt: Prompt, tail: String) -> ModelRequest {
+        let assize_debate::DebateOptions { temperature, max_tokens, .. } = self.options;
+        ModelRequest { temperature, max_tokens, ..ModelRequest::new(Prompt { tail, ..prompt }) }
     }
 }

@@ -1,30 +1,30 @@
-//! Which moves are recommended.
+//! Ranking of moves.
 
 use std::cmp::Reverse;
 
-use assize_debate::Verdict;
+use assize_debate::DebateVerdict;
 use serde::{Deserialize, Serialize};
 
-/// How many are recommended.
+/// Number of recommended moves.
 pub const RECOMMENDED: usize = 3;
 
-/// The rule by which equal scores are ordered, in words.
-pub const TIE_RULE: &str = "equal totals are ordered by the total of the decision maker who gave least, then \
-    by risk-adjusted return, then by feasibility, then by the number of the move";
+/// The tie rule, as text.
+pub const TIE_RULE: &str = "equal totals are ordered by the total of the lowest-scoring judge, then by \
+    risk-adjusted return, then by feasibility, then by the number of the move";
 
-/// The moves in their order, by their ids.
+/// Ids of the moves in ranked order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ranked {
+pub struct Ranking {
     pub recommended_moves: Vec<String>,
     pub other_moves: Vec<String>,
-    /// Moves with equal totals, in their order.
+    /// Groups of moves with equal totals, in ranked order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ties: Vec<Vec<String>>,
 }
 
-/// Orders moves by what they scored.
-pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Ranked {
-    let mut all: Vec<(usize, &Verdict)> = verdicts.into_iter().enumerate().collect();
+/// Ranks moves by their scores.
+pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a DebateVerdict>) -> Ranking {
+    let mut all: Vec<(usize, &DebateVerdict)> = verdicts.into_iter().enumerate().collect();
     all.sort_by_key(|(place, verdict)| {
         let totals = verdict.scores_by_agent.values().map(|score| score.card.total());
         let lowest = totals.min().unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Ranked {
         };
         (Reverse(verdict.total_score), Reverse(lowest), Reverse(sum(2)), Reverse(sum(1)), *place)
     });
-    let ids = |part: &[(usize, &Verdict)]| -> Vec<String> {
+    let ids = |part: &[(usize, &DebateVerdict)]| -> Vec<String> {
         part.iter().map(|(_, verdict)| verdict.move_id.clone()).collect()
     };
     let (top, others) = all.split_at(all.len().min(RECOMMENDED));
@@ -42,7 +42,7 @@ pub fn rank<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Ranked {
         .chunk_by(|(_, one), (_, other)| one.total_score == other.total_score)
         .filter(|tie| tie.len() > 1)
         .map(ids);
-    Ranked { recommended_moves: ids(top), other_moves: ids(others), ties: ties.collect() }
+    Ranking { recommended_moves: ids(top), other_moves: ids(others), ties: ties.collect() }
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(id: &str, cards: &[[u8; 4]]) -> Verdict {
+    fn verdict(id: &str, cards: &[[u8; 4]]) -> DebateVerdict {
         let score = |(index, scores): (usize, &[u8; 4])| {
             let [impact, feasibility, risk_adjusted_return, strategic_alignment] = *scores;
             let card = ScoreCard {
@@ -71,23 +71,23 @@ mod tests {
         };
         let scores_by_agent: BTreeMap<String, JudgeScore> =
             cards.iter().enumerate().map(score).collect();
-        Verdict {
+        DebateVerdict {
             move_id: id.to_owned(),
             total_score: scores_by_agent.values().map(|score| score.card.total()).sum(),
             scores_by_agent,
-            ..Verdict::default()
+            ..DebateVerdict::default()
         }
     }
 
     #[test]
-    fn the_best_three_come_first_and_ties_are_broken_by_the_rule() {
+    fn best_three_are_recommended_and_ties_follow_the_rule() {
         let verdicts = [
             verdict("m1", &[[5, 5, 5, 5], [5, 5, 5, 5]]),
             verdict("m2", &[[9, 9, 9, 9], [9, 9, 9, 9]]),
-            // Equal in total, but one judge thinks little of it.
+            // Equal total, but one judge gives a low score.
             verdict("m3", &[[9, 9, 9, 9], [4, 4, 4, 4]]),
             verdict("m4", &[[7, 7, 6, 6], [6, 7, 7, 6]]),
-            // Equal to m4 in all but the return.
+            // Equal to m4 except for the risk-adjusted return.
             verdict("m5", &[[7, 6, 7, 6], [6, 7, 7, 6]]),
         ];
         let ranked = rank(&verdicts);
@@ -96,6 +96,6 @@ mod tests {
         assert_eq!(ranked.ties, [["m5", "m4", "m3"]]);
         let two = [9, 8, 9, 7, 8].map(|score| verdict(&format!("m{score}"), &[[score; 4]]));
         assert_eq!(rank(&two).ties, [["m9", "m9"], ["m8", "m8"]]);
-        assert_eq!(rank(&[]), Ranked::default());
+        assert_eq!(rank(&[]), Ranking::default());
     }
 }

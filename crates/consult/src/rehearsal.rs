@@ -1,16 +1,15 @@
-//! What the rehearsal model says in a consultation, so that the whole of it can be seen without a model:
-//! plain stand-ins that claim nothing about anybody.
+//! Answers of the rehearsal model in a consultation: placeholders that make no claim about a company.
 
-use assize_llm::{ModelError, Request};
+use assize_llm::{ModelError, ModelRequest};
 use serde_json::{Value, json};
 
 use crate::answer::{INFERENCE, PROPOSAL};
 
-/// Moves that any company could think about and what each goes for, three for each analyst.
+/// Placeholder moves, each with its aim; three per analyst.
 const STAND_INS: &str = include_str!("../data/rehearsal_moves.txt");
 
-/// What is answered to a request of a consultation; `None` if it is about something else.
-pub fn answer(request: &Request) -> Option<Result<String, ModelError>> {
+/// Answers a request of a consultation; `None` for any other request.
+pub fn answer(request: &ModelRequest) -> Option<Result<String, ModelError>> {
     let schema = request.schema.as_ref()?;
     let value = if *schema == INFERENCE.schema {
         inference()
@@ -35,7 +34,7 @@ fn inference() -> Value {
 }
 
 fn proposal(tail: &str) -> Value {
-    let personas = crate::Personas::default();
+    let personas = crate::ConsultPersonas::default();
     let named = |name: &str| tail.starts_with(&format!("You are the {name}."));
     let analyst = personas.analysts.iter().position(|one| named(&one.name)).unwrap_or_default();
     let count = tail.split_once("propose exactly ").and_then(|(_, rest)| rest.split(' ').next());

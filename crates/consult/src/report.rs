@@ -1,68 +1,68 @@
-//! What a consultation came to, for whoever reads or keeps it.
+//! Report of a consultation, and its documents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use assize_debate::{METRICS, Verdict};
-use assize_llm::Spent;
+use assize_debate::{DebateVerdict, METRICS};
+use assize_llm::CallTotals;
 use assize_types::text::{one_line, shorten};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::documents::{Cited, PARTLY_SYNTHETIC, SYNTHETIC, Suggestion, clean, inline, plain};
-use crate::drift::{Round, drift};
-use crate::figures::Grounded;
+use crate::documents::{
+    CitedFinding, MoveSuggestion, PARTLY_SYNTHETIC, SYNTHETIC, clean, inline, plain,
+};
+use crate::drift::{RoundDrift, drift};
+use crate::figures::GroundedFigure;
 use crate::rank::TIE_RULE;
 use crate::sources::{Figure, table};
-use crate::state::{Company, ConsultState, Flag, FlagKind};
+use crate::state::{ConsultCompany, ConsultState, Flag, FlagKind};
 
-/// All of it, under the names that the parts of a consultation have.
+/// Result of a consultation, with all its documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ConsultReport")]
-pub struct Report {
-    /// Null for a private company.
+pub struct ConsultReport {
+    /// Ticker; null for a private company.
     pub company_ticker: Option<String>,
-    pub company: Company,
+    pub company: ConsultCompany,
     pub financial_data_raw: String,
     pub news_data_raw: String,
     pub f1_financial_inference: String,
     pub f2_trend_inference: String,
-    pub move_suggestions: Vec<Arc<Suggestion>>,
-    /// With all that was said, move by move.
-    pub policy_scores: Vec<Arc<Verdict>>,
-    pub recommended_moves: Vec<Placed>,
-    pub other_moves: Vec<Placed>,
+    pub move_suggestions: Vec<Arc<MoveSuggestion>>,
+    /// Verdicts by move, with their conversations.
+    pub policy_scores: Vec<Arc<DebateVerdict>>,
+    pub recommended_moves: Vec<RankedMove>,
+    pub other_moves: Vec<RankedMove>,
     pub tie_rule: String,
-    /// The figures that can be traced one by one, each with its source and its day.
+    /// Figures from filings, each with its source and date.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
     pub flags: Vec<Flag>,
-    pub spent: Spent,
-    /// When and how it was made, where somebody says so.
+    pub spent: CallTotals,
+    /// When and how the report was made, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<Made>,
+    pub made: Option<ReportOrigin>,
 }
 
 /// When and how a report was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ReportOrigin")]
-pub struct Made {
+pub struct ReportOrigin {
     pub run: String,
-    /// The day, such as `2026-11-15`.
+    /// Date, such as `2026-11-15`.
     pub on: String,
     pub provider: String,
     pub model: String,
-    /// Other models, by role.
+    /// Models of single roles, where they differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
-    /// Where debates were held.
+    /// Isolation of the debates.
     pub isolation: String,
 }
 
-impl Made {
-    /// In a sentence.
-    pub(crate) fn sentence(&self, spent: &Spent) -> String {
+impl ReportOrigin {
+    /// Describes the origin in one sentence.
+    pub(crate) fn sentence(&self, spent: &CallTotals) -> String {
         let who = match self.provider == self.model {
             true => self.provider.clone(),
             false => format!("{} {}", self.provider, self.model),
@@ -74,38 +74,37 @@ impl Made {
             false => format!(" ({})", others.join(", ")),
         };
         format!(
-            "Made on {} in the run {} by {who}{others}, with debates in: {}; it cost {}.",
+            "Created on {} in run {} by {who}{others}; debates ran in: {}; cost: {}.",
             self.on, self.run, self.isolation, spent.cost
         )
     }
 }
 
-/// A move in its place.
+/// A move with its rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "RankedMove")]
-pub struct Placed {
-    /// From 1.
+pub struct RankedMove {
+    /// Rank, counted from 1.
     pub rank: usize,
     pub move_id: String,
     pub title: String,
     pub total_score: u32,
     pub out_of: u32,
-    /// What it was given before the debate, where that was asked for.
+    /// Score before the debate, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_score: Option<u32>,
-    /// How much of what was said was new, round by round.
+    /// Share of new words in the debate, by round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drift: Vec<Round>,
+    pub drift: Vec<RoundDrift>,
 }
 
-impl From<&ConsultState> for Report {
-    fn from(state: &ConsultState) -> Report {
+impl From<&ConsultState> for ConsultReport {
+    fn from(state: &ConsultState) -> ConsultReport {
         let ranked = state.ranked.as_deref().cloned().unwrap_or_default();
-        let place = |offset: usize, ids: &[String]| -> Vec<Placed> {
+        let place = |offset: usize, ids: &[String]| -> Vec<RankedMove> {
             let placed = ids.iter().enumerate().filter_map(|(index, id)| {
                 let verdict = state.policy_scores.iter().find(|one| one.move_id == *id)?;
                 let suggestion = state.move_suggestions.iter().find(|one| one.move_id == *id)?;
-                Some(Placed {
+                Some(RankedMove {
                     rank: offset + index + 1,
                     move_id: id.clone(),
                     title: shorten(&one_line(&clean(&suggestion.proposed.title)), 120),
@@ -117,7 +116,7 @@ impl From<&ConsultState> for Report {
             });
             placed.collect()
         };
-        Report {
+        ConsultReport {
             company_ticker: state.company.ticker.as_ref().map(ToString::to_string),
             company: state.company.clone(),
             financial_data_raw: state.financial_data_raw.to_string(),
@@ -137,30 +136,30 @@ impl From<&ConsultState> for Report {
     }
 }
 
-/// What stands above text that a model would have written, in a rehearsal.
+/// Banner above text that a model would have written, in a rehearsal.
 pub const REHEARSED: &str = "> **REHEARSAL: no model was asked.**\n\n";
 
-/// Puts the rehearsal's label above the made-up parts of gathered data, and leaves the rest as it is.
+/// Puts the rehearsal banner above the synthetic parts of gathered data.
 pub fn label_made_up_parts(text: &str) -> String {
     let synthetic = format!("> **{SYNTHETIC}**\n\n");
     text.replace(&synthetic, &format!("{REHEARSED}{synthetic}"))
 }
 
-impl Report {
-    pub(crate) fn verdict(&self, move_id: &str) -> Option<&Verdict> {
+impl ConsultReport {
+    pub(crate) fn verdict(&self, move_id: &str) -> Option<&DebateVerdict> {
         self.policy_scores.iter().find(|one| one.move_id == move_id).map(|one| &**one)
     }
 
-    pub(crate) fn suggestion(&self, move_id: &str) -> Option<&Suggestion> {
+    pub(crate) fn suggestion(&self, move_id: &str) -> Option<&MoveSuggestion> {
         self.move_suggestions.iter().find(|one| one.move_id == move_id).map(|one| &**one)
     }
 
-    /// What must be known about one move.
+    /// Flags of one move.
     pub fn flags_of<'a>(&'a self, move_id: &'a str) -> impl Iterator<Item = &'a Flag> {
         self.flags.iter().filter(move |flag| flag.move_id.as_deref() == Some(move_id))
     }
 
-    /// What must be known about all of it, the weightiest first.
+    /// Flags of the whole report, the gravest first.
     pub fn common_flags(&self) -> impl Iterator<Item = &Flag> {
         let mut flags: Vec<&Flag> =
             self.flags.iter().filter(|flag| flag.move_id.is_none()).collect();
@@ -180,7 +179,7 @@ impl Report {
         flags.into_iter()
     }
 
-    /// Whether no model was asked, and whether what is known was made up: that stands on every page.
+    /// Banners of every page: rehearsal and synthetic data.
     fn banners(&self) -> String {
         let find = |kind: FlagKind| self.flags.iter().find(|flag| flag.kind == kind);
         let mut text = String::new();
@@ -193,14 +192,14 @@ impl Report {
         text
     }
 
-    /// Why a move stands before the next one, in figures.
-    pub(crate) fn lead(&self, placed: &Placed) -> Option<String> {
+    /// Why a move ranks before the next one, in points.
+    pub(crate) fn lead(&self, placed: &RankedMove) -> Option<String> {
         let all = self.recommended_moves.iter().chain(&self.other_moves);
         let next = all.clone().find(|other| other.rank == placed.rank + 1)?;
         let (ours, theirs) = (self.verdict(&placed.move_id)?, self.verdict(&next.move_id)?);
         let by = placed.total_score.saturating_sub(next.total_score);
         let metrics = METRICS.iter().enumerate().map(|(index, metric)| {
-            let sum = |verdict: &Verdict| -> i64 {
+            let sum = |verdict: &DebateVerdict| -> i64 {
                 let scores = verdict.scores_by_agent.values();
                 scores.map(|score| i64::from(score.card.scores()[index])).sum()
             };
@@ -210,18 +209,18 @@ impl Report {
             .filter(|(_, apart)| *apart != 0)
             .map(|(metric, apart)| format!("{metric} {apart:+}"))
             .collect();
-        let apart = if apart.is_empty() { "equal in all".to_owned() } else { apart.join(", ") };
+        let apart = match apart.is_empty() {
+            true => "equal in all metrics".to_owned(),
+            false => apart.join(", "),
+        };
         Some(match by {
-            0 => format!(
-                "As many points as {}, and before it by the rule for ties ({apart}).",
-                next.move_id
-            ),
-            1 => format!("1 point before {} ({apart}).", next.move_id),
-            by => format!("{by} points before {} ({apart}).", next.move_id),
+            0 => format!("Tied with {}; ahead by the tie rule ({apart}).", next.move_id),
+            1 => format!("1 point ahead of {} ({apart}).", next.move_id),
+            by => format!("{by} points ahead of {} ({apart}).", next.move_id),
         })
     }
 
-    /// Every document by its name, as it would lie in a folder.
+    /// All documents by file name.
     pub fn documents(&self) -> BTreeMap<String, String> {
         let mut documents = BTreeMap::from([
             ("financial_data_raw.md".to_owned(), self.financial_data_raw.clone()),
@@ -239,13 +238,13 @@ impl Report {
             let name = format!("transcripts/{}.md", verdict.move_id);
             documents.insert(name, transcript(verdict));
         }
-        // Each page by itself says what must be known of it.
+        // Each page carries its own banners.
         let banners = self.banners();
         let labels = [SYNTHETIC, PARTLY_SYNTHETIC].map(|label| format!("> **{label}**\n\n"));
         for (name, text) in &mut documents {
             match name.as_str() {
                 "report.md" | "report.html" => {}
-                // Filed figures and the user's own files stay as they are; a made-up part has its label above it.
+                // Filed figures and the user's files are unchanged; synthetic parts already have their label.
                 "financial_data_raw.md" | "news_data_raw.md" => {
                     if self.spent.rehearsal {
                         *text = label_made_up_parts(text);
@@ -262,22 +261,22 @@ impl Report {
         documents
     }
 
-    /// The report as people read it: the best three first.
+    /// Renders the report as Markdown, the recommended moves first.
     pub fn to_markdown(&self) -> String {
         let mut text = format!("# {}: recommendations\n", inline(&self.company.called()));
         for flag in self.common_flags() {
-            let words = match flag.kind {
+            let message = match flag.kind {
                 FlagKind::Synthetic => format!("SYNTHETIC: {}.", flag.message),
                 FlagKind::Rehearsal => "REHEARSAL: no model was asked.".to_owned(),
                 FlagKind::CompanyNotVerified => format!("COMPANY NOT VERIFIED: {}.", flag.message),
                 FlagKind::Tie => format!("Tie: {}.", flag.message),
-                FlagKind::Moves => format!("Fewer moves, or others: {}.", flag.message),
+                FlagKind::Moves => format!("Missing or extra moves: {}.", flag.message),
                 _ => format!("Note: {}.", flag.message),
             };
-            let _ = write!(text, "\n> **{}**\n", inline(&words));
+            let _ = write!(text, "\n> **{}**\n", inline(&message));
         }
         for placed in &self.recommended_moves {
-            self.tell(&mut text, placed);
+            self.render_move(&mut text, placed);
         }
         if !self.other_moves.is_empty() {
             let _ = write!(text, "\n## The other {}\n\n", self.other_moves.len());
@@ -299,7 +298,7 @@ impl Report {
         }
         let _ = write!(
             text,
-            "\n## How it was done\n\n{} moves were proposed by analysts from F1 and F2, each debated with a critic for {} \
+            "\n## Method\n\n{} moves were proposed by analysts from F1 and F2, each debated with a critic for {} \
              rounds and scored on {}. That took {}. Moves with {}.\n",
             self.move_suggestions.len(),
             self.policy_scores.first().map_or(0, |verdict| verdict.rounds),
@@ -313,19 +312,19 @@ impl Report {
         text
     }
 
-    /// How many calls it took, with those that nobody had planned.
+    /// Number of calls, with the unplanned ones.
     pub(crate) fn calls(&self) -> String {
-        let Spent { calls, extra, rehearsal, .. } = self.spent;
+        let CallTotals { calls, extra, rehearsal, .. } = self.spent;
         let made = if rehearsal { "simulated calls" } else { "calls to models" };
         match extra {
             0 => format!("{calls} {made}"),
-            extra => format!("{calls} {made}, {extra} of them to ask again or to sum up"),
+            extra => format!("{calls} {made}, {extra} of them repeated or for summaries"),
         }
     }
 
-    /// One recommended move: what it is, why it won, what speaks against it.
-    fn tell(&self, text: &mut String, placed: &Placed) {
-        let Placed { rank, move_id, title, total_score, out_of, blind_score, drift } = placed;
+    /// Renders one recommended move: what it is, why it won, and the objections to it.
+    fn render_move(&self, text: &mut String, placed: &RankedMove) {
+        let RankedMove { rank, move_id, title, total_score, out_of, blind_score, drift } = placed;
         let (Some(suggestion), Some(verdict)) = (self.suggestion(move_id), self.verdict(move_id))
         else {
             return;
@@ -342,7 +341,7 @@ impl Report {
             let _ = write!(text, "\n{lead}\n");
         }
         if let Some(blind) = blind_score {
-            let _ = write!(text, "\nBefore the debate it was given {blind} of {out_of}.\n");
+            let _ = write!(text, "\nScore before the debate: {blind} of {out_of}.\n");
         }
         let heads: Vec<String> = METRICS.iter().map(|metric| metric.replace('_', " ")).collect();
         let heads: Vec<&str> = std::iter::once("judge")
@@ -359,13 +358,13 @@ impl Report {
         });
         let rows: Vec<Vec<String>> = rows.collect();
         let _ = write!(text, "\n{}\n", table(&heads, &rows));
-        text.push_str("What decided the scores:\n");
+        text.push_str("Reasons for the scores:\n");
         for (id, score) in &verdict.scores_by_agent {
             let _ = writeln!(text, "- {id}: {}", inline(&score.card.reasoning));
         }
-        text.push_str("\nWhat the critic could not be answered on:\n");
-        for (id, words) in unanswered(verdict) {
-            let _ = writeln!(text, "- {id}: {}", inline(words));
+        text.push_str("\nUnanswered objections:\n");
+        for (id, objection) in unanswered(verdict) {
+            let _ = writeln!(text, "- {id}: {}", inline(objection));
         }
         if let [first, .., last] = &drift[..] {
             let share = |share: Option<f64>| {
@@ -383,12 +382,12 @@ impl Report {
                 last.round,
             );
         }
-        text.push_str("\nThe critic's last words, to each:\n");
+        text.push_str("\nThe critic's last words to each decision maker:\n");
         for (maker, last) in last_of_critic(verdict) {
             let _ = writeln!(text, "- {maker}: {}", shorten(&inline(last), 400));
         }
         for (head, items) in
-            [("What is done", &suggestion.proposed.actions), ("Risks", &suggestion.proposed.risks)]
+            [("Actions", &suggestion.proposed.actions), ("Risks", &suggestion.proposed.risks)]
         {
             let _ = write!(text, "\n{head}:\n");
             for item in items {
@@ -397,23 +396,23 @@ impl Report {
         }
         let _ = write!(
             text,
-            "\nCost, as the analyst sees it: {}\n\nTime, as the analyst sees it: {}\n",
+            "\nCost (the analyst's estimate): {}\n\nTimeline (the analyst's estimate): {}\n",
             inline(&suggestion.proposed.cost),
             inline(&suggestion.proposed.timeline)
         );
-        text.push_str("\nWhere its figures come from:\n");
-        if let Some(words) = suggestion.without_figures() {
-            let _ = writeln!(text, "- {words}");
+        text.push_str("\nSources of its figures:\n");
+        if let Some(note) = suggestion.without_figures() {
+            let _ = writeln!(text, "- {note}");
         }
-        for Grounded { figure, source, place, alike } in &suggestion.figures {
+        for GroundedFigure { figure, source, place, alike } in &suggestion.figures {
             let unlike = if *alike { "" } else { UNLIKE };
             let _ = writeln!(text, "- {figure}: {unlike}{place} ({})", inline(source));
         }
-        text.push_str("\nIt rests on:\n");
+        text.push_str("\nBased on:\n");
         if suggestion.cited.is_empty() {
             text.push_str("- no finding\n");
         }
-        for Cited { finding, title } in &suggestion.cited {
+        for CitedFinding { finding, title } in &suggestion.cited {
             let _ = writeln!(text, "- {finding}, {title}");
         }
         for flag in self.flags_of(move_id) {
@@ -422,26 +421,26 @@ impl Report {
     }
 }
 
-/// What each judge says could not be answered; that it is nothing is said, too.
-pub(crate) fn unanswered(verdict: &Verdict) -> impl Iterator<Item = (&str, &str)> {
+/// The strongest unanswered objection, by judge.
+pub(crate) fn unanswered(verdict: &DebateVerdict) -> impl Iterator<Item = (&str, &str)> {
     verdict.scores_by_agent.iter().map(|(id, score)| match score.card.unanswered.trim() {
-        "" => (id.as_str(), "nothing named"),
-        words => (id.as_str(), words),
+        "" => (id.as_str(), "none named"),
+        objection => (id.as_str(), objection),
     })
 }
 
-/// The critic's last words to each decision maker.
-pub(crate) fn last_of_critic(verdict: &Verdict) -> impl Iterator<Item = (String, &str)> {
+/// Last entry of the critic to each decision maker.
+pub(crate) fn last_of_critic(verdict: &DebateVerdict) -> impl Iterator<Item = (String, &str)> {
     verdict.conversation_logs.iter().filter_map(|(log, entries)| {
         let last = entries.iter().rev().find(|entry| entry.role == "critic")?;
         Some((log.maker(), &*last.content))
     })
 }
 
-/// What is said of a figure that may be equal by chance.
-pub(crate) const UNLIKE: &str = "not clear; the same number stands at ";
+/// Prefix for a figure that may match by chance.
+pub(crate) const UNLIKE: &str = "unclear; the same number occurs at ";
 
-/// A flag in a word or two.
+/// Short name of a flag kind.
 pub fn short(kind: FlagKind) -> &'static str {
     match kind {
         FlagKind::CompanyNotVerified => "company not verified",
@@ -456,15 +455,15 @@ pub fn short(kind: FlagKind) -> &'static str {
         FlagKind::UnresolvedCitation => "unresolved citation",
         FlagKind::NoIsolation => "no isolation",
         FlagKind::WeakerIsolation => "weaker isolation",
-        FlagKind::Forked => "debated anew",
+        FlagKind::Forked => "debated again",
         FlagKind::NotDebated => "not debated",
         FlagKind::Assumed => "assumed scores",
     }
 }
 
-/// What was said about one move, conversation by conversation.
-fn transcript(verdict: &Verdict) -> String {
-    let mut text = format!("# {}: what was said\n", verdict.move_id);
+/// Conversations about one move as Markdown.
+fn transcript(verdict: &DebateVerdict) -> String {
+    let mut text = format!("# {}: transcript\n", verdict.move_id);
     for (log, entries) in &verdict.conversation_logs {
         let id = log.maker();
         let name = verdict.agents.get(&id).map_or("", String::as_str);

@@ -1,42 +1,42 @@
-//! What a consultation knows, and how it changes.
+//! State of a consultation and its updates.
 
 use std::sync::Arc;
 
-use assize_debate::Verdict;
+use assize_debate::DebateVerdict;
 use assize_graph::State;
-use assize_llm::Spent;
+use assize_llm::CallTotals;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Inference;
-use crate::documents::Suggestion;
+use crate::documents::MoveSuggestion;
 use crate::name::CompanyName;
-use crate::rank::Ranked;
-use crate::sources::Gathered;
+use crate::rank::Ranking;
+use crate::sources::GatheredData;
 use crate::ticker::Ticker;
 
-/// The company that is consulted.
+/// Company of a consultation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Company {
-    /// None for a private company, which has a name instead.
+pub struct ConsultCompany {
+    /// `None` for a private company, which has a name instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticker: Option<Ticker>,
-    /// Its name: from the SEC's list, or as the user gave it.
+    /// Name, from the SEC's list or given by the user.
     pub name: Option<String>,
 }
 
-impl Company {
-    /// A listed company; its name is not known yet.
-    pub fn listed(ticker: Ticker) -> Company {
-        Company { ticker: Some(ticker), name: None }
+impl ConsultCompany {
+    /// A listed company whose name is not known yet.
+    pub fn listed(ticker: Ticker) -> ConsultCompany {
+        ConsultCompany { ticker: Some(ticker), name: None }
     }
 
-    /// A private company, by its name.
-    pub fn private(name: CompanyName) -> Company {
-        Company { ticker: None, name: Some(name.into()) }
+    /// A private company.
+    pub fn private(name: CompanyName) -> ConsultCompany {
+        ConsultCompany { ticker: None, name: Some(name.into()) }
     }
 
-    /// Its name with its ticker, as far as they are known.
+    /// Name and ticker, as far as known.
     pub fn called(&self) -> String {
         match (&self.name, &self.ticker) {
             (Some(name), Some(ticker)) => format!("{name} ({ticker})"),
@@ -47,64 +47,66 @@ impl Company {
     }
 }
 
-/// Which of the two inferences.
+/// One of the two inferences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Side {
-    /// F1, of the figures.
+pub enum InferenceSide {
+    /// F1, on the financial data.
     Financial,
-    /// F2, of the news.
+    /// F2, on the news.
     Trend,
 }
 
-impl Side {
-    pub const BOTH: [Side; 2] = [Side::Financial, Side::Trend];
+impl InferenceSide {
+    pub const BOTH: [InferenceSide; 2] = [InferenceSide::Financial, InferenceSide::Trend];
 
     /// `F1` or `F2`.
     pub fn document(self) -> &'static str {
         match self {
-            Side::Financial => "F1",
-            Side::Trend => "F2",
+            InferenceSide::Financial => "F1",
+            InferenceSide::Trend => "F2",
         }
     }
 
-    /// The layer-0 agent that gathers its data: id, name and document.
+    /// Layer-0 agent that gathers the data for this side: id, name and document.
     pub(crate) fn gatherer(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Side::Financial => ("gather_financial", "Financial data", "financial_data_raw.md"),
-            Side::Trend => ("gather_news", "News and sentiment", "news_data_raw.md"),
+            InferenceSide::Financial => {
+                ("gather_financial", "Financial data", "financial_data_raw.md")
+            }
+            InferenceSide::Trend => ("gather_news", "News and sentiment", "news_data_raw.md"),
         }
     }
 
-    /// The id of who writes it.
+    /// Id of the agent that writes the inference.
     pub fn agent(self) -> &'static str {
         match self {
-            Side::Financial => "financial",
-            Side::Trend => "trend",
+            InferenceSide::Financial => "financial",
+            InferenceSide::Trend => "trend",
         }
     }
 }
 
-/// What a branch works on.
+/// Work item of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item {
-    Inference(Side),
-    /// By their place among the personas.
+pub enum ConsultItem {
+    Inference(InferenceSide),
+    /// Index among the analyst personas.
     Analyst(usize),
-    /// By its place among the moves.
+    /// Index among the moves.
     Debate(usize),
 }
 
-/// Something that whoever reads the report must know.
+/// Caveat for readers of the report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flag {
     pub kind: FlagKind,
-    /// The move that it is about; else it is about all of it.
+    /// Move it applies to; `None` for the whole report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub move_id: Option<String>,
     pub message: String,
 }
 
-/// What a flag is about.
+/// Kind of a flag.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -113,106 +115,106 @@ pub enum FlagKind {
     CompanyNotVerified,
     Synthetic,
     Rehearsal,
-    /// Old, partial or left out.
+    /// Source data is old, incomplete or left out.
     Source,
-    /// An analyst gave none, or not as many as asked for.
+    /// An analyst proposed no moves, or the wrong number.
     Moves,
     /// A conversation ended early.
     Partial,
-    /// Scores that no model gave in so many words.
+    /// Scores extracted from an answer that was not as requested.
     Repaired,
     Tie,
     UnsupportedFigure,
     UnresolvedCitation,
-    /// The debate was held without a sandbox.
+    /// A debate ran without a sandbox.
     NoIsolation,
-    /// Debates ran behind a weaker boundary than a microVM, because none could be had.
+    /// Debates ran with weaker isolation than a microVM, because none was available.
     WeakerIsolation,
-    /// It starts from another run.
+    /// The run is a fork of another.
     Forked,
-    /// Nobody could open the debate of a move.
+    /// The opening critique of a move failed.
     NotDebated,
-    /// Scores that nobody gave at all.
+    /// Scores that no judge gave: 5 is assumed.
     Assumed,
 }
 
-/// What a consultation has come to.
+/// State of a consultation.
 #[derive(Debug, Clone, Default)]
 pub struct ConsultState {
-    pub company: Company,
-    pub gathered: Arc<Gathered>,
+    pub company: ConsultCompany,
+    pub gathered: Arc<GatheredData>,
     pub financial_data_raw: Arc<str>,
     pub news_data_raw: Arc<str>,
     pub inferences: [Option<Arc<Inference>>; 2],
     pub f1_financial_inference: Arc<str>,
     pub f2_trend_inference: Arc<str>,
-    pub move_suggestions: Vec<Arc<Suggestion>>,
-    pub policy_scores: Vec<Arc<Verdict>>,
-    pub ranked: Option<Arc<Ranked>>,
+    pub move_suggestions: Vec<Arc<MoveSuggestion>>,
+    pub policy_scores: Vec<Arc<DebateVerdict>>,
+    pub ranked: Option<Arc<Ranking>>,
     pub flags: Vec<Flag>,
-    pub spent: Spent,
-    /// Moves that were never proposed, because the calls to their analysts failed for good.
+    pub spent: CallTotals,
+    /// Number of moves never proposed, because the calls to their analysts failed for good.
     pub moves_lost: usize,
 }
 
 impl ConsultState {
-    pub fn new(company: Company) -> ConsultState {
+    pub fn new(company: ConsultCompany) -> ConsultState {
         ConsultState { company, ..ConsultState::default() }
     }
 
-    pub fn inference(&self, side: Side) -> Option<&Arc<Inference>> {
+    pub fn inference(&self, side: InferenceSide) -> Option<&Arc<Inference>> {
         self.inferences[side as usize].as_ref()
     }
 }
 
-/// One change of it.
+/// One change of a consultation's state.
 #[derive(Debug, Clone)]
-pub enum Update {
+pub enum ConsultUpdate {
     Gathered {
-        gathered: Arc<Gathered>,
+        gathered: Arc<GatheredData>,
         financial: Arc<str>,
         news: Arc<str>,
     },
     Inferred {
-        side: Side,
+        side: InferenceSide,
         inference: Arc<Inference>,
         document: Arc<str>,
     },
-    Suggested(Arc<Suggestion>),
-    Debated(Arc<Verdict>),
-    Ranked(Arc<Ranked>),
+    Suggested(Arc<MoveSuggestion>),
+    Debated(Arc<DebateVerdict>),
+    Ranked(Arc<Ranking>),
     Flagged(Flag),
-    Spent(Spent),
-    /// So many moves were never proposed, because calls failed for good.
+    Spent(CallTotals),
+    /// Number of moves never proposed, because calls failed for good.
     MovesLost(usize),
 }
 
 impl State for ConsultState {
-    type Update = Update;
-    type Item = Item;
+    type Update = ConsultUpdate;
+    type Item = ConsultItem;
 
-    fn apply(&mut self, update: Update) {
+    fn apply(&mut self, update: ConsultUpdate) {
         match update {
-            Update::Gathered { gathered, financial, news } => {
+            ConsultUpdate::Gathered { gathered, financial, news } => {
                 self.gathered = gathered;
                 self.financial_data_raw = financial;
                 self.news_data_raw = news;
             }
-            Update::Inferred { side, inference, document } => {
+            ConsultUpdate::Inferred { side, inference, document } => {
                 self.inferences[side as usize] = Some(inference);
                 match side {
-                    Side::Financial => self.f1_financial_inference = document,
-                    Side::Trend => self.f2_trend_inference = document,
+                    InferenceSide::Financial => self.f1_financial_inference = document,
+                    InferenceSide::Trend => self.f2_trend_inference = document,
                 }
             }
-            Update::Suggested(suggestion) => self.move_suggestions.push(suggestion),
-            Update::Debated(verdict) => self.policy_scores.push(verdict),
-            Update::Ranked(ranked) => self.ranked = Some(ranked),
-            // What is said of all moves is said once.
-            Update::Flagged(flag) if self.flags.contains(&flag) => {}
-            Update::Flagged(flag) => self.flags.push(flag),
-            Update::Spent(spent) => self.spent = self.spent.plus(spent),
-            Update::MovesLost(count) => self.moves_lost += count,
+            ConsultUpdate::Suggested(suggestion) => self.move_suggestions.push(suggestion),
+            ConsultUpdate::Debated(verdict) => self.policy_scores.push(verdict),
+            ConsultUpdate::Ranked(ranked) => self.ranked = Some(ranked),
+            // A flag of all moves is recorded once.
+            ConsultUpdate::Flagged(flag) if self.flags.contains(&flag) => {}
+            ConsultUpdate::Flagged(flag) => self.flags.push(flag),
+            ConsultUpdate::Spent(spent) => self.spent = self.spent.plus(spent),
+            ConsultUpdate::MovesLost(count) => self.moves_lost += count,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tickers: names that go into prompts, file names and addresses, so nothing but a ticker is one.
+//! Tickers: strictly validated, as they appear in prompts, file names and URLs.
 
 use assize_types::{Failure, FailureKind};
 use std::fmt;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 
-/// The name under which a company's shares are traded, such as `NVDA` or `BRK.B`.
+/// Ticker of a listed company, such as `NVDA` or `BRK.B`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
 pub struct Ticker(String);
 
 assize_types::serde_as_text!(Ticker);
 
-/// Text that is no ticker.
+/// Error for text that is not a ticker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no ticker: one to ten letters and digits, with at most one dot or hyphen between them, \
-     such as NVDA or BRK.B"
+    "invalid ticker `{0}`: use one to ten letters and digits, with at most one dot or hyphen between \
+     them, such as NVDA or BRK.B"
 )]
-pub struct NoTicker(String);
+pub struct InvalidTicker(String);
 
 impl Ticker {
     pub fn as_str(&self) -> &str {
@@ -34,25 +34,25 @@ impl fmt::Display for Ticker {
 }
 
 impl FromStr for Ticker {
-    type Err = NoTicker;
+    type Err = InvalidTicker;
 
-    fn from_str(text: &str) -> Result<Ticker, NoTicker> {
+    fn from_str(text: &str) -> Result<Ticker, InvalidTicker> {
         let upper = text.trim().to_ascii_uppercase();
         let parts: Vec<&str> = upper.split(['.', '-']).collect();
         let plain = |part: &&str| {
             !part.is_empty() && part.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
         };
-        let sound = (1..=10).contains(&upper.len()) && parts.len() <= 2 && parts.iter().all(plain);
-        match sound {
+        let valid = (1..=10).contains(&upper.len()) && parts.len() <= 2 && parts.iter().all(plain);
+        match valid {
             true => Ok(Ticker(upper)),
-            false => Err(NoTicker(assize_types::text::shorten(text, 40))),
+            false => Err(InvalidTicker(assize_types::text::shorten(text, 40))),
         }
     }
 }
 
-impl From<NoTicker> for Failure {
-    fn from(error: NoTicker) -> Failure {
-        let hint = "a company without a ticker goes by its name: `--name \"Larkspur Kettles\"` \
+impl From<InvalidTicker> for Failure {
+    fn from(error: InvalidTicker) -> Failure {
+        let hint = "for a company without a ticker, give its name: `--name \"Larkspur Kettles\"` \
                     (`name` in the API)";
         Failure::from_error(FailureKind::Usage, &error).hint(hint)
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tickers_are_tickers() {
+    fn only_valid_tickers_are_accepted() {
         for (text, ticker) in
             [("nvda", "NVDA"), (" BRK.B ", "BRK.B"), ("BF-A", "BF-A"), ("7203", "7203")]
         {
@@ -88,7 +88,7 @@ mod tests {
             "<script>",
             "ignore all",
         ] {
-            // What is around it does not count.
+            // Surrounding white space is ignored.
             if wrong.trim() != "NVDA" {
                 assert!(wrong.parse::<Ticker>().is_err(), "{wrong:?}");
             }

@@ -1,14 +1,14 @@
-//! What a debate may ask, for whoever answers one that is held elsewhere and is not taken on trust.
+//! The calls a debate may make, to check the requests of an untrusted debate in a sandbox.
 
-use assize_llm::{Block, Request};
+use assize_llm::{Block, ModelRequest};
 
-use crate::job::Job;
+use crate::job::DebateSpec;
 use crate::prompt::blocks;
 use crate::state::LogName;
 
-/// The calls that one debate can make.
+/// The set of calls one debate may make.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct AllowedCalls {
     blocks: Vec<Block>,
     temperature: f32,
     max_tokens: u32,
@@ -17,9 +17,9 @@ pub struct Bounds {
     blind: bool,
 }
 
-impl Bounds {
-    pub fn of(job: &Job) -> Bounds {
-        Bounds {
+impl AllowedCalls {
+    pub fn of(job: &DebateSpec) -> AllowedCalls {
+        AllowedCalls {
             blocks: blocks(&job.move_document, &job.company),
             temperature: job.options.temperature,
             max_tokens: job.options.max_tokens,
@@ -29,20 +29,20 @@ impl Bounds {
         }
     }
 
-    /// What is wrong with a call, if anything is.
-    pub fn complaint(&self, key: &str, request: &Request) -> Option<String> {
+    /// Returns why a call is not allowed, or `None` if it is.
+    pub fn complaint(&self, key: &str, request: &ModelRequest) -> Option<String> {
         if !self.is_call(key) {
-            return Some(format!("`{key}` is no call of this debate"));
+            return Some(format!("`{key}` is not a call of this debate"));
         }
-        let wrong = [
-            ("material", request.prompt.blocks != self.blocks),
-            ("tools", !request.tools.is_empty()),
-            ("longest answer", request.max_tokens != self.max_tokens),
+        let checks = [
+            ("prompt prefix", request.prompt.blocks != self.blocks),
+            ("list of tools", !request.tools.is_empty()),
+            ("token limit", request.max_tokens != self.max_tokens),
             ("temperature", request.temperature != self.temperature),
-            ("sample", request.sample != 0),
+            ("sample number", request.sample != 0),
         ];
-        let (what, _) = wrong.into_iter().find(|(_, wrong)| *wrong)?;
-        Some(format!("`{key}` is asked with another {what} than this debate has"))
+        let (what, _) = checks.into_iter().find(|(_, differs)| *differs)?;
+        Some(format!("`{key}` has a different {what} than this debate"))
     }
 
     fn is_call(&self, key: &str) -> bool {
@@ -83,7 +83,7 @@ impl Bounds {
     }
 }
 
-/// Whether it is the name of a call for scores, or of a summary before one.
+/// Whether `name` is a call for scores or for the summary before it.
 fn is_score(name: &str) -> bool {
     matches!(name.strip_suffix("-2").unwrap_or(name), "score" | "score-shorter" | "score-summary")
 }
@@ -92,42 +92,42 @@ fn is_score(name: &str) -> bool {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use assize_llm::{Call, Model, ModelError, Response, Stop};
+    use assize_llm::{CallOptions, Model, ModelError, ModelResponse, StopReason};
     use assize_types::{Cancel, Cost, Money, Usage};
     use async_trait::async_trait;
 
     use super::*;
-    use crate::{Company, MoveDocument, Options, Personas};
+    use crate::{DebateCompany, DebateOptions, DebatePersonas, MoveDocument};
 
-    fn job() -> Job {
-        Job {
+    fn job() -> DebateSpec {
+        DebateSpec {
             move_document: MoveDocument {
                 move_id: "m1".to_owned(),
                 content: "Open it.".to_owned(),
             },
-            company: Company::default(),
-            personas: Personas::default(),
+            company: DebateCompany::default(),
+            personas: DebatePersonas::default(),
             max_rounds: 3,
-            options: Options { blind_scores: true, ..Options::default() },
+            options: DebateOptions { blind_scores: true, ..DebateOptions::default() },
             changes: Vec::new(),
         }
     }
 
-    struct Recorder(Mutex<Vec<(String, Request)>>);
+    struct Recorder(Mutex<Vec<(String, ModelRequest)>>);
 
     #[async_trait]
     impl Model for Recorder {
         async fn generate(
             &self,
-            request: &Request,
-            call: Call<'_>,
-        ) -> Result<Response, ModelError> {
+            request: &ModelRequest,
+            call: CallOptions<'_>,
+        ) -> Result<ModelResponse, ModelError> {
             let key = call.key.unwrap_or_default().to_owned();
             self.0.lock().unwrap().push((key, request.clone()));
-            Ok(Response {
-                text: "Scores cannot be read in this.".to_owned(),
+            Ok(ModelResponse {
+                text: "Neither JSON nor scores.".to_owned(),
                 tool_calls: vec![],
-                stop: Stop::End,
+                stop: StopReason::End,
                 usage: Some(Usage::default()),
                 cost: Cost::Known(Money::ZERO),
                 provider: "test".into(),
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_debate_asks_is_within_its_bounds_and_nothing_else_is() {
+    async fn bounds_allow_exactly_the_calls_of_the_debate() {
         let (job, recorder) = (job(), Arc::new(Recorder(Mutex::default())));
         job.hold(recorder.clone(), Cancel::new()).await.unwrap();
-        let bounds = Bounds::of(&job);
+        let bounds = AllowedCalls::of(&job);
         let asked = recorder.0.lock().unwrap();
-        // With every score asked for twice, blind ones included.
+        // Every score is requested twice because the answer is unreadable, blind scores included.
         assert_eq!(asked.len(), 1 + 3 + 2 * 6 + 3 * 2 + 3 * 2);
         for (key, request) in asked.iter() {
             assert_eq!(bounds.complaint(key, request), None);
@@ -173,12 +173,12 @@ mod tests {
         ] {
             assert!(bounds.complaint(key, request).is_some(), "{key}");
         }
-        let told = |request: Request| bounds.complaint("round-1/critic", &request).unwrap();
-        assert!(
-            told(Request { max_tokens: 4_000_000, ..request.clone() }).contains("longest answer")
-        );
+        let complaint =
+            |request: ModelRequest| bounds.complaint("round-1/critic", &request).unwrap();
+        let long = ModelRequest { max_tokens: 4_000_000, ..request.clone() };
+        assert!(complaint(long).contains("token limit"));
         let mut other = request.clone();
         other.prompt.blocks[2].text = "Something else".into();
-        assert!(told(other).contains("material"));
+        assert!(complaint(other).contains("prompt prefix"));
     }
 }

@@ -1,4 +1,4 @@
-//! A debate as a piece of work that can be carried out elsewhere: all it needs besides is a model.
+//! Serializable description of a debate, so that a sandbox or another process can run it.
 
 use std::sync::Arc;
 
@@ -7,39 +7,44 @@ use assize_llm::Model;
 use assize_types::Cancel;
 use serde::{Deserialize, Serialize};
 
-use crate::personas::Personas;
-use crate::state::{Change, Company, DebateState, MoveDocument};
-use crate::verdict::Verdict;
-use crate::{Options, graph};
+use crate::personas::DebatePersonas;
+use crate::state::{DebateCompany, DebateState, MoveDocument, PersonaChange};
+use crate::verdict::DebateVerdict;
+use crate::{DebateOptions, graph};
 
-/// What a debate elsewhere says when nobody is left to answer it.
+/// Cancel reason and error text of a debate in a sandbox that lost its connection to the host.
 pub const HOST_IS_GONE: &str = "the host is gone";
 
-/// All that is to be debated, and by whom.
+/// Everything needed to run a debate, except the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct DebateSpec {
     pub move_document: MoveDocument,
-    pub company: Company,
-    pub personas: Personas,
+    pub company: DebateCompany,
+    pub personas: DebatePersonas,
     pub max_rounds: u32,
-    pub options: Options,
-    /// The later counts where two speak of the same.
-    pub changes: Vec<Change>,
+    pub options: DebateOptions,
+    /// Persona changes; a later one overrides an earlier one for the same role.
+    pub changes: Vec<PersonaChange>,
 }
 
-impl Job {
-    /// Debates, and keeps no journal: whoever answers for the model does. Each call says under which key.
-    pub async fn hold(&self, model: Arc<dyn Model>, cancel: Cancel) -> Result<Verdict, NodeError> {
-        let Job { move_document, company, personas, max_rounds, options, changes } = self.clone();
+impl DebateSpec {
+    /// Runs the debate without a journal. Each call carries its key, so that the model's side can journal it.
+    pub async fn hold(
+        &self,
+        model: Arc<dyn Model>,
+        cancel: Cancel,
+    ) -> Result<DebateVerdict, NodeError> {
+        let DebateSpec { move_document, company, personas, max_rounds, options, changes } =
+            self.clone();
         let state = DebateState::new(move_document, company, Arc::new(personas), max_rounds);
         let state = DebateState { changes, ..state };
         let run =
             RunOptions { cancel, step_limit: step_limit(max_rounds), ..RunOptions::default() };
-        Ok(Verdict::from(graph(model, options)?.run(state, run).await?))
+        Ok(DebateVerdict::from(graph(model, options)?.run(state, run).await?))
     }
 }
 
-/// Two steps a round, the opening and the scores, and some to spare.
+/// Step limit of a debate: two steps per round, the opening and the scores, and some spare.
 pub fn step_limit(rounds: u32) -> u32 {
     2 * rounds + 10
 }

@@ -1,20 +1,18 @@
-//! One move on trial.
+//! Debate of one move: a critic against decision makers, who score the move at the end.
 //!
-//! A critic opens with one critique, which goes into every log: `i1`, `i2` and `i3`, where there are three
-//! decision makers. In each of them one decision maker answers, and critic and decision maker go on by
-//! themselves until the last round: no conversation waits for another. Then each decision maker scores the
-//! move on four metrics of ten, 120 in all. With ten rounds that is 61 calls.
+//! The critic opens with one critique, which is the first entry of every conversation: `i1`, `i2` and `i3` for three
+//! decision makers. In each conversation one decision maker and the critic take turns until the last round; the
+//! conversations are independent of each other. Then each decision maker scores the move on four metrics of ten, 120
+//! points in total for three. With ten rounds that is 61 calls.
 //!
-//! The debate is a [`Graph`] that needs nothing but a [`Model`]: it can run in this process, or in a
-//! sandbox whose only way out is a channel to the model. Every call is an effect under a stable key,
-//! such as `i1/round-4/critic`, so that a debate that is run again on its journal pays for nothing
-//! twice.
+//! The debate is a [`Graph`] that needs only a [`Model`]: it can run in this process, or in a sandbox whose only
+//! connection is a channel to the model. Every call is an effect under a stable key such as `i1/round-4/critic`, so
+//! that a resumed debate repeats no finished call.
 //!
-//! Every failure has its rule (`docs/failures.md` has the table). A call that fails for good ends its
-//! conversation, which is scored with the rounds completed and marked partial. A judge whose call fails
-//! for good, or whose scores cannot be read, gives a neutral 5 for each metric, marked as such. A
-//! conversation that grows out of the context window keeps its first round, its last three, and a
-//! summary of those between.
+//! Every failure has a rule (table in `docs/explanation/durability.md`). A call that fails for good, its retries included, ends its
+//! conversation, which is scored with the rounds completed and marked partial. A judge whose call fails for good, or
+//! whose scores cannot be parsed, gets a neutral 5 for each metric, marked as neutral. A conversation that exceeds the
+//! context window keeps its first round, its last three, and a summary of the rounds between.
 
 mod bounds;
 mod job;
@@ -29,68 +27,73 @@ mod verdict;
 use std::sync::Arc;
 
 use assize_graph::{Branch, END, FanOut, Graph, InvalidGraph};
-use assize_llm::{Model, Request};
+use assize_llm::{Model, ModelRequest};
 use serde::{Deserialize, Serialize};
 
-pub use bounds::Bounds;
-pub use job::{HOST_IS_GONE, Job, step_limit};
-use nodes::Room;
-pub use personas::{Persona, Personas};
-pub use place::{Minutes, Part, Place, Round, conversation_logs, ends_the_run};
+pub use bounds::AllowedCalls;
+pub use job::{DebateSpec, HOST_IS_GONE, step_limit};
+use nodes::DebateNodes;
+pub use personas::{DebatePersonas, Persona};
+pub use place::{
+    CallPosition, CallPurpose, RoundEvents, Transcript, conversation_logs, ends_the_run,
+};
 pub use score::{BEST, METRICS, ScoreCard};
 pub use state::{
-    Change, Company, ConversationEntry, DebateState, JudgeScore, LogName, MoveDocument, NoLogName,
-    Partial, Summary, Update,
+    ConversationEntry, DebateCompany, DebateState, DebateUpdate, InvalidLogName, JudgeScore,
+    LogName, MoveDocument, PartialConversation, PersonaChange, RoundSummary,
 };
-pub use verdict::{NoVerdict, Verdict};
+pub use verdict::{DebateVerdict, NoVerdict};
 
-/// Rounds of a debate, where nothing else is asked for.
+/// Default number of rounds.
 pub const ROUNDS: u32 = 10;
 
-/// How the model is asked.
+/// Model parameters of a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct DebateOptions {
     pub temperature: f32,
-    /// The longest answer, in tokens.
+    /// Maximum length of an answer, in tokens.
     pub max_tokens: u32,
-    /// What fits the model, in tokens; where it is not known, the provider says when it is full.
+    /// Context window of the model, in tokens. If unknown, the provider's overflow error is the only limit.
     pub context_window: Option<u64>,
-    /// Whether each decision maker also scores before the debate, to show what it changed.
+    /// Whether each decision maker also scores before the debate, to show what the debate changed.
     #[serde(default)]
     pub blind_scores: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            temperature: Request::TEMPERATURE,
-            max_tokens: Request::MAX_TOKENS,
+impl Default for DebateOptions {
+    fn default() -> DebateOptions {
+        DebateOptions {
+            temperature: ModelRequest::TEMPERATURE,
+            max_tokens: ModelRequest::MAX_TOKENS,
             context_window: None,
             blind_scores: false,
         }
     }
 }
 
-/// The calls that a debate with so many decision makers takes when nothing fails, without blind scores.
+/// Number of calls of a debate in which no call fails, without blind scores.
 pub fn calls(rounds: u32, makers: usize) -> u64 {
-    // One critique, an answer of each; then a critique and an answer for each; then their scores.
+    // One opening critique and an answer from each; a critique and an answer per later round; then the scores.
     let (rounds, makers) = (u64::from(rounds), makers as u64);
     1 + makers + rounds.saturating_sub(1) * 2 * makers + makers
 }
 
-/// The calls of a debate that have to be waited for, one after the other.
+/// Length of the longest chain of sequential calls in a debate.
 pub fn in_a_row(rounds: u32) -> u64 {
     2 * u64::from(rounds) + 1
 }
 
-/// The debate as a graph.
-pub fn graph(model: Arc<dyn Model>, options: Options) -> Result<Graph<DebateState>, InvalidGraph> {
-    let room = Arc::new(Room { model, options });
-    let [opens, responds, presses, scores] = std::array::from_fn(|_| room.clone());
+/// Builds the graph of a debate.
+pub fn graph(
+    model: Arc<dyn Model>,
+    options: DebateOptions,
+) -> Result<Graph<DebateState>, InvalidGraph> {
+    let debate = Arc::new(DebateNodes { model, options });
+    let [opening, answers, critiques, scores] = std::array::from_fn(|_| debate.clone());
     Graph::builder("debate")
-        .node("critic_round_1", move |context| opens.clone().critic_round_1(context))
-        .node("dm_respond", move |context| responds.clone().dm_respond(context))
-        .node("critic_individual", move |context| presses.clone().critic_individual(context))
+        .node("critic_round_1", move |context| opening.clone().critic_round_1(context))
+        .node("dm_respond", move |context| answers.clone().dm_respond(context))
+        .node("critic_individual", move |context| critiques.clone().critic_individual(context))
         .node("score_move", move |context| scores.clone().score_move(context))
         .start("critic_round_1")
         .fan_out("critic_round_1", ["dm_respond"], "score_move", |state: &DebateState| {
@@ -98,19 +101,19 @@ pub fn graph(model: Arc<dyn Model>, options: Options) -> Result<Graph<DebateStat
             FanOut::from(state.log_names().map(branch).collect::<Vec<_>>())
         })
         .route("dm_respond", ["critic_individual", "score_move"], |state, log| match log {
-            Some(log) if goes_on(state, *log) && state.round_of(*log) < state.max_rounds => {
+            Some(log) if is_active(state, *log) && state.round_of(*log) < state.max_rounds => {
                 "critic_individual"
             }
             _ => "score_move",
         })
         .route("critic_individual", ["dm_respond", "score_move"], |state, log| match log {
-            Some(log) if goes_on(state, *log) => "dm_respond",
+            Some(log) if is_active(state, *log) => "dm_respond",
             _ => "score_move",
         })
         .edge("score_move", END)
         .compile()
 }
 
-fn goes_on(state: &DebateState, log: LogName) -> bool {
+fn is_active(state: &DebateState, log: LogName) -> bool {
     !state.partial.contains_key(&log)
 }

@@ -1,56 +1,59 @@
-//! What happens in each node.
+//! Nodes of the debate graph.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_graph::{Context, Event, NodeError};
-use assize_llm::{Answer, AnswerError, JsonAsk, Model, ModelError, Provenance, Request, Stop};
-use assize_run::{Asking, RoundStatus, RunEvent, declined};
+use assize_graph::{Context, GraphEvent, NodeError};
+use assize_llm::{
+    AnswerError, JsonRequest, Model, ModelError, ModelRequest, Provenance, StopReason, TypedAnswer,
+};
+use assize_run::{JournaledModel, RoundStatus, RunEvent, declined};
 use assize_types::text::shorten;
 use futures_util::future::{join, join_all};
 use serde_json::json;
 
-use crate::Options;
-use crate::place::{BLIND, Round, ends_the_run, is_overflow};
-use crate::prompt::{Words, likely_tokens, turn};
+use crate::DebateOptions;
+use crate::place::{BLIND, RoundEvents, ends_the_run, is_overflow};
+use crate::prompt::{DebatePrompts, likely_tokens, turn};
 use crate::score::ScoreCard;
-use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Summary, Update, said};
+use crate::state::{
+    ConversationEntry, DebateState, DebateUpdate, JudgeScore, LogName, RoundSummary, said,
+};
 
-type Updates = Result<Vec<Update>, NodeError>;
+type Updates = Result<Vec<DebateUpdate>, NodeError>;
 
-/// How much of a context window may be used before older rounds are summed up.
-const FULLEST: (u64, u64) = (3, 4);
+/// Share of the context window that may be used before older rounds are summarized: three quarters.
+const MAX_WINDOW_USE: (u64, u64) = (3, 4);
 
-/// Rounds at the end of a conversation that are always shown as they were.
-const KEPT_ROUNDS: u32 = 3;
+/// Number of last rounds of a conversation that are never summarized.
+const UNSUMMARIZED_ROUNDS: u32 = 3;
 
-/// The parts of a debate that all nodes share.
-pub(crate) struct Room {
+/// Shared by all nodes of a debate: the model and its parameters.
+pub(crate) struct DebateNodes {
     pub(crate) model: Arc<dyn Model>,
-    pub(crate) options: Options,
+    pub(crate) options: DebateOptions,
 }
 
-/// There is no conversation for this node to speak in.
+/// The node runs outside a branch, so it has no conversation.
 #[derive(Debug, thiserror::Error)]
-#[error("it was not told which conversation it is in")]
+#[error("the node has no conversation")]
 struct NoLog;
 
 fn log_of(context: &Context<DebateState>) -> Result<LogName, NoLog> {
     context.item().copied().ok_or(NoLog)
 }
 
-impl Room {
-    fn words<'a>(&'a self, context: &'a Context<DebateState>) -> Words<'a> {
-        Words { state: context.state(), options: &self.options }
+impl DebateNodes {
+    fn words<'a>(&'a self, context: &'a Context<DebateState>) -> DebatePrompts<'a> {
+        DebatePrompts { state: context.state(), options: &self.options }
     }
 
-    /// The critic reads the move and says what all three decision makers will answer.
+    /// Opening critique, which every decision maker answers.
     pub(crate) async fn critic_round_1(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let tell = || Some(event(context.state(), None, 1, RoundStatus::CriticResponded, None));
         let asking =
-            Asking::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
-        // Without these words there is nothing to debate: any failure ends the run, and can be
-        // tried again.
+            JournaledModel::new(&context, &*self.model, "round-1/critic").telling(tell).insisting();
+        // Without an opening there is nothing to debate: any failure ends the run, which can be resumed.
         let request = self.words(&context).opening();
         let blind = self.options.blind_scores;
         let logs = context.state().log_names().filter(|_| blind);
@@ -58,8 +61,8 @@ impl Room {
         let (response, blind) = join(asking.answer(&request), blind).await;
         let entry = said("critic".into(), 1, &response??);
         let turn = turn(&entry);
-        let mut updates = vec![Update::Spent(asking.spent())];
-        updates.extend(context.state().log_names().map(|log| Update::Said {
+        let mut updates = vec![DebateUpdate::Spent(asking.spent())];
+        updates.extend(context.state().log_names().map(|log| DebateUpdate::Said {
             log,
             entry: entry.clone(),
             turn: turn.clone(),
@@ -70,19 +73,19 @@ impl Room {
         Ok(updates)
     }
 
-    /// What a decision maker thinks of the move before anybody has said anything about it.
+    /// Scores of a decision maker before the debate.
     async fn judge_blind(&self, context: &Context<DebateState>, log: LogName) -> Updates {
-        let asking = Asking::new(context, &*self.model, format!("{log}/{BLIND}"));
+        let asking = JournaledModel::new(context, &*self.model, format!("{log}/{BLIND}"));
         let score = match scores(&asking, self.words(context).blind_scoring(log)).await? {
             Ok(score) => score,
-            // It was only to show what the debate changes.
+            // Blind scores only show what the debate changes, so the debate continues without them.
             Err(error) if failed_for_good(&error).is_some() => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
-        Ok(vec![Update::Spent(asking.spent()), Update::BlindScored { log, score }])
+        Ok(vec![DebateUpdate::Spent(asking.spent()), DebateUpdate::BlindScored { log, score }])
     }
 
-    /// A decision maker answers the critic.
+    /// Answer of a decision maker to the critic.
     pub(crate) async fn dm_respond(self: Arc<Self>, context: Context<DebateState>) -> Updates {
         let log = log_of(&context)?;
         let round = context.state().round_of(log);
@@ -91,7 +94,7 @@ impl Room {
         self.speak(&context, speech, |words, summary| words.response(log, summary)).await
     }
 
-    /// The critic takes one decision maker's answer up.
+    /// Critique of the decision maker's last answer.
     pub(crate) async fn critic_individual(
         self: Arc<Self>,
         context: Context<DebateState>,
@@ -103,9 +106,9 @@ impl Room {
         self.speak(&context, speech, |words, summary| words.critique(log, round, summary)).await
     }
 
-    /// Each decision maker scores the move.
+    /// Scores of all decision makers.
     pub(crate) async fn score_move(self: Arc<Self>, context: Context<DebateState>) -> Updates {
-        // All of them are heard out even if one fails: the others' scores are paid for and kept.
+        // Awaits all judges even if one fails: the scores of the others are paid for and recorded.
         let logs = context.state().log_names();
         let judged = join_all(logs.map(|log| self.judge(&context, log))).await;
         let mut updates = Vec::new();
@@ -113,7 +116,7 @@ impl Room {
             updates.extend(judged?);
         }
         let scores = updates.iter().filter_map(|update| match update {
-            Update::Scored { log, score } => Some((log.maker(), &score.card)),
+            DebateUpdate::Scored { log, score } => Some((log.maker(), &score.card)),
             _ => None,
         });
         let mut total = 0;
@@ -134,25 +137,25 @@ impl Room {
 
     async fn judge(&self, context: &Context<DebateState>, log: LogName) -> Updates {
         let words = self.words(context);
-        // A conversation that ended early may get further when the run is resumed: scores of what there is now are
-        // not scores of that.
-        let heard = match context.state().partial.contains_key(&log) {
+        // A partial conversation may get further in a resumed run. Its scores have a separate key, so that they are
+        // not replayed for the longer conversation.
+        let conversation = match context.state().partial.contains_key(&log) {
             true => format!("{log}/after-{}", context.state().log(log).len()),
             false => log.to_string(),
         };
-        let key = |what: &str| format!("{heard}/{what}");
+        let key = |what: &str| format!("{conversation}/{what}");
         let summary_key = || key("score-summary");
         let (summary, mut updates) =
-            self.fitting(context, log, summary_key, |summary| words.scoring(log, summary)).await?;
+            self.fit(context, log, summary_key, |summary| words.scoring(log, summary)).await?;
         let hasher = &context.state().hashers[log.index()];
-        let mut asking = Asking::new(context, &*self.model, key("score")).hashed_by(hasher);
+        let mut asking = JournaledModel::new(context, &*self.model, key("score")).hashed_by(hasher);
         let mut answer = scores(&asking, words.scoring(log, summary.as_ref())).await?;
         if let Err(AnswerError::Model(error)) = &answer
             && let Some((shorter, more)) = self
                 .after_overflow(&asking, error, log, summary.as_ref(), &key("score-summary-2"))
                 .await?
         {
-            asking = Asking::new(context, &*self.model, key("score-shorter"));
+            asking = JournaledModel::new(context, &*self.model, key("score-shorter"));
             answer = scores(&asking, words.scoring(log, Some(&shorter))).await?;
             updates.extend(more);
         }
@@ -168,28 +171,28 @@ impl Room {
                 None => return Err(error.into()),
             },
         };
-        updates.push(Update::Spent(asking.spent()));
-        updates.push(Update::Scored { log, score });
+        updates.push(DebateUpdate::Spent(asking.spent()));
+        updates.push(DebateUpdate::Scored { log, score });
         Ok(updates)
     }
 
-    /// Lets someone speak in one conversation, or ends it where nobody can.
+    /// Adds one entry to a conversation, or ends the conversation if the call fails for good.
     async fn speak(
         &self,
         context: &Context<DebateState>,
         speech: Speech,
-        request: impl Fn(Words<'_>, Option<&Summary>) -> Request,
+        request: impl Fn(DebatePrompts<'_>, Option<&RoundSummary>) -> ModelRequest,
     ) -> Updates {
         let Speech { role, status, log, round } = speech;
         let words = self.words(context);
         let key = |what: &str| format!("round-{round}/{what}");
         let summary_key = || key("summary");
         let (summary, mut updates) =
-            self.fitting(context, log, summary_key, |summary| request(words, summary)).await?;
+            self.fit(context, log, summary_key, |summary| request(words, summary)).await?;
         let tell = || Some(event(context.state(), Some(log), round, status, None));
         let hasher = &context.state().hashers[log.index()];
         let mut asking =
-            Asking::new(context, &*self.model, key(&role)).telling(tell).hashed_by(hasher);
+            JournaledModel::new(context, &*self.model, key(&role)).telling(tell).hashed_by(hasher);
         let mut answer = asking.answer(&request(words, summary.as_ref())).await?;
         if let Err(error) = &answer
             && let Some((shorter, more)) = self
@@ -197,83 +200,85 @@ impl Room {
                 .await?
         {
             let shorter_key = key(&format!("{role}-shorter"));
-            asking = Asking::new(context, &*self.model, shorter_key).telling(tell);
+            asking = JournaledModel::new(context, &*self.model, shorter_key).telling(tell);
             answer = asking.answer(&request(words, Some(&shorter))).await?;
             updates.extend(more);
         }
         let error = match answer {
-            Ok(response) if response.stop == Stop::Refused => declined(),
+            Ok(response) if response.stop == StopReason::Refused => declined(),
             Ok(response) => {
-                updates.push(Update::Spent(asking.spent()));
+                updates.push(DebateUpdate::Spent(asking.spent()));
                 let entry = said(role, round, &response);
-                updates.push(Update::Said { log, turn: turn(&entry), entry });
+                updates.push(DebateUpdate::Said { log, turn: turn(&entry), entry });
                 return Ok(updates);
             }
             Err(error) if !ends_the_run(&error) => error,
             Err(error) => return Err(error.into()),
         };
-        // The failure is not journalled: a run that is resumed makes the call again.
+        // The failure is not journaled, so that a resumed run makes the call again.
         let error = error.message().to_owned();
         let status = RoundStatus::Failed;
         context.emit(event(context.state(), Some(log), round, status, Some(error.clone())));
-        updates.push(Update::Spent(asking.spent()));
-        updates.push(Update::Stopped { log, error });
+        updates.push(DebateUpdate::Spent(asking.spent()));
+        updates.push(DebateUpdate::Stopped { log, error });
         Ok(updates)
     }
 
-    /// The summary with which a request fits the context window; a new one if it takes one.
-    async fn fitting(
+    /// Returns the summary with which the request fits the context window, made now if needed.
+    async fn fit(
         &self,
         context: &Context<DebateState>,
         log: LogName,
         key: impl FnOnce() -> String,
-        request: impl Fn(Option<&Summary>) -> Request,
-    ) -> Result<(Option<Summary>, Vec<Update>), NodeError> {
+        request: impl Fn(Option<&RoundSummary>) -> ModelRequest,
+    ) -> Result<(Option<RoundSummary>, Vec<DebateUpdate>), NodeError> {
         let known = context.state().summaries.get(&log).cloned();
         let Some(window) = self.options.context_window else { return Ok((known, Vec::new())) };
         let tokens = likely_tokens(&request(known.as_ref())) + u64::from(self.options.max_tokens);
-        if tokens <= window * FULLEST.0 / FULLEST.1 {
+        if tokens <= window * MAX_WINDOW_USE.0 / MAX_WINDOW_USE.1 {
             return Ok((known, Vec::new()));
         }
-        let Some(up_to_round) = can_be_summed_up(context.state(), log, known.as_ref()) else {
+        let Some(up_to_round) = summarizable(context.state(), log, known.as_ref()) else {
             return Ok((known, Vec::new()));
         };
-        // Rare, and too large to be part of every node's future.
-        let (summary, updates) = Box::pin(self.sum_up(context, log, up_to_round, &key())).await?;
+        // Boxed, as the call is rare and its future too large to be part of every node's.
+        let (summary, updates) =
+            Box::pin(self.summarize(context, log, up_to_round, &key())).await?;
         Ok((Some(summary), updates))
     }
 
-    /// The provider knows best how much fits. Where it says that this was too much, and something
-    /// can be summed up: the summary to ask once more with.
+    /// If the provider reports an overflow and there are rounds to summarize, returns the summary for a second attempt.
+    ///
+    /// Our own estimate of the tokens may be too low.
     async fn after_overflow(
         &self,
-        asking: &Asking<'_, DebateState>,
+        asking: &JournaledModel<'_, DebateState>,
         error: &ModelError,
         log: LogName,
-        known: Option<&Summary>,
+        known: Option<&RoundSummary>,
         key: &str,
-    ) -> Result<Option<(Summary, Vec<Update>)>, NodeError> {
+    ) -> Result<Option<(RoundSummary, Vec<DebateUpdate>)>, NodeError> {
         let context = asking.context();
-        match can_be_summed_up(context.state(), log, known).filter(|_| is_overflow(error)) {
+        match summarizable(context.state(), log, known).filter(|_| is_overflow(error)) {
             None => Ok(None),
             Some(up_to_round) => {
                 asking.go_on().await?;
-                Box::pin(self.sum_up(context, log, up_to_round, key)).await.map(Some)
+                Box::pin(self.summarize(context, log, up_to_round, key)).await.map(Some)
             }
         }
     }
 
-    /// Has rounds summed up by the model; where it cannot, their opening words have to do.
-    async fn sum_up(
+    /// Has the model summarize rounds; if that fails, uses the first line of each entry instead.
+    async fn summarize(
         &self,
         context: &Context<DebateState>,
         log: LogName,
         up_to_round: u32,
         key: &str,
-    ) -> Result<(Summary, Vec<Update>), NodeError> {
-        let asking = Asking::new(context, &*self.model, key).extra();
+    ) -> Result<(RoundSummary, Vec<DebateUpdate>), NodeError> {
+        let asking = JournaledModel::new(context, &*self.model, key).extra();
         let text = match asking.answer(&self.words(context).summing_up(log, up_to_round)).await? {
-            Ok(response) if response.stop != Stop::Refused => Some(response.text),
+            Ok(response) if response.stop != StopReason::Refused => Some(response.text),
             Ok(_) => None,
             Err(error) if !ends_the_run(&error) => {
                 asking.go_on().await?;
@@ -282,21 +287,21 @@ impl Room {
             Err(error) => return Err(error.into()),
         };
         let extracted = text.is_none();
-        let text = text.unwrap_or_else(|| openings(context.state().log(log), up_to_round));
-        let summary = Summary { up_to_round, text, extracted };
-        let update = Update::Summarised { log, summary: summary.clone() };
-        Ok((summary, vec![Update::Spent(asking.spent()), update]))
+        let text = text.unwrap_or_else(|| first_lines(context.state().log(log), up_to_round));
+        let summary = RoundSummary { up_to_round, text, extracted };
+        let update = DebateUpdate::Summarised { log, summary: summary.clone() };
+        Ok((summary, vec![DebateUpdate::Spent(asking.spent()), update]))
     }
 }
 
-/// The last round that can be summed up, if there is any that is not yet.
-fn can_be_summed_up(state: &DebateState, log: LogName, known: Option<&Summary>) -> Option<u32> {
-    let up_to_round = state.round_of(log).saturating_sub(KEPT_ROUNDS);
+/// Last round that can be summarized, if it is not summarized yet.
+fn summarizable(state: &DebateState, log: LogName, known: Option<&RoundSummary>) -> Option<u32> {
+    let up_to_round = state.round_of(log).saturating_sub(UNSUMMARIZED_ROUNDS);
     let done = known.map_or(1, |summary| summary.up_to_round);
     (up_to_round > done).then_some(up_to_round)
 }
 
-/// Who is to speak, and where.
+/// Role, conversation and round of one entry to be generated.
 struct Speech {
     role: Cow<'static, str>,
     status: RoundStatus,
@@ -304,29 +309,29 @@ struct Speech {
     round: u32,
 }
 
-/// The event of something that has happened in a round, in one conversation or in all.
+/// Event of a round, in one conversation (`log`) or in all.
 fn event(
     state: &DebateState,
     log: Option<LogName>,
     round: u32,
     status: RoundStatus,
     error: Option<String>,
-) -> Event {
-    Round { move_id: &state.move_document.move_id, rounds: state.max_rounds }
+) -> GraphEvent {
+    RoundEvents { move_id: &state.move_document.move_id, rounds: state.max_rounds }
         .event(log, round, status, error)
 }
 
-/// Asks for scores, and looks for them in whatever is answered.
+/// Requests scores and parses them, by pattern if the answer is not the requested JSON.
 async fn scores(
-    asking: &Asking<'_, DebateState>,
-    request: Request,
+    asking: &JournaledModel<'_, DebateState>,
+    request: ModelRequest,
 ) -> Result<Result<JudgeScore, AnswerError>, NodeError> {
     let reader = ScoreCard::reader().ok_or(AnswerError::Schema)?;
-    let ask = JsonAsk::new(request)
+    let ask = JsonRequest::new(request)
         .read_by(reader)
         .extract(&ScoreCard::find)
         .or_default(ScoreCard::neutral());
-    Ok(asking.value(ask).await?.map(|Answer { value: card, provenance, responses }| {
+    Ok(asking.value(ask).await?.map(|TypedAnswer { value: card, provenance, responses }| {
         if provenance != Provenance::Defaulted {
             return JudgeScore { card, provenance, assumed: Vec::new(), failed: None };
         }
@@ -344,13 +349,13 @@ async fn scores(
     }))
 }
 
-/// The call that failed for good, where that is why there is no answer and the run can go on without one.
+/// The model error, if a call failed for good and the debate can continue without its answer.
 fn failed_for_good(error: &AnswerError) -> Option<&ModelError> {
     error.model_error().filter(|error| !ends_the_run(error))
 }
 
-/// The opening words of what was said in these rounds.
-fn openings(log: &[ConversationEntry], up_to_round: u32) -> String {
+/// First line of each entry of rounds 2 to `up_to_round`, shortened.
+fn first_lines(log: &[ConversationEntry], up_to_round: u32) -> String {
     const CHARACTERS: usize = 160;
     let lines = log.iter().filter(|entry| (2..=up_to_round).contains(&entry.round)).map(|entry| {
         let words = shorten(entry.content.lines().next().unwrap_or_default(), CHARACTERS);

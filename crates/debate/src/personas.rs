@@ -1,4 +1,4 @@
-//! Who speaks: one critic, and decision makers who answer for the move.
+//! Personas of a debate: one critic, and decision makers that defend the move.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::LogName;
 
-/// Everybody in a debate.
+/// All personas of a debate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Personas {
-    /// Who the critic is and how it works, said to the critic.
+pub struct DebatePersonas {
+    /// Persona of the critic: its character and how it works.
     pub critic: String,
-    /// In the order of their logs, `i1`, `i2` and so on; their ids are `D1`, `D2` and so on.
+    /// In the order of their conversations `i1`, `i2` and so on; their ids are `D1`, `D2` and so on.
     pub decision_makers: Vec<Persona>,
 }
 
-/// A role of a debate, and the instructions for the model that plays it.
+/// A role of a debate with the instructions for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Persona {
     pub name: String,
-    /// The criteria of the role, and how it works.
+    /// Criteria of the role, and how it works.
     pub persona: String,
 }
 
 impl Persona {
-    /// Reads personas from a text in which each stands below a line `== NAME`.
+    /// Parses personas from text in which each starts with a line `== NAME`.
     pub fn read_all(text: &str) -> impl Iterator<Item = Persona> {
-        let parts = text.split("== ").skip(1).filter_map(|one| one.split_once('\n'));
+        let parts = text.split("== ").skip(1).filter_map(|part| part.split_once('\n'));
         parts.map(|(name, text)| Persona {
             name: name.to_owned(),
             persona: text.trim_end().to_owned(),
@@ -36,11 +36,11 @@ impl Persona {
     }
 }
 
-/// The critic and the decision makers of a debate for which no others are named.
+/// Default critic and decision makers.
 const DEFAULTS: &str = include_str!("../data/personas.txt");
 
-impl Personas {
-    /// What somebody is told to be: `critic`, `D1` and so on.
+impl DebatePersonas {
+    /// Persona of a role: `critic`, `D1` and so on.
     pub fn persona(&self, role: &str) -> Option<&str> {
         if role == "critic" {
             return Some(&self.critic);
@@ -49,7 +49,7 @@ impl Personas {
         self.decision_makers.get(log.index()).map(|maker| maker.persona.as_str())
     }
 
-    /// What the decision makers are called, by their ids.
+    /// Names of the decision makers by id.
     pub fn agents(&self) -> BTreeMap<String, String> {
         let logs = LogName::first(self.decision_makers.len());
         logs.zip(&self.decision_makers)
@@ -58,10 +58,10 @@ impl Personas {
     }
 }
 
-impl Default for Personas {
-    fn default() -> Personas {
+impl Default for DebatePersonas {
+    fn default() -> DebatePersonas {
         let mut all = Persona::read_all(DEFAULTS);
         let critic = all.next().map(|critic| critic.persona).unwrap_or_default();
-        Personas { critic, decision_makers: all.collect() }
+        DebatePersonas { critic, decision_makers: all.collect() }
     }
 }

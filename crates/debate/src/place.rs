@@ -1,29 +1,29 @@
-//! Where in a debate a key belongs, and what can be read from the keys alone.
+//! Position of an effect in a debate, parsed from its key, and conversations rebuilt from journal records.
 
 use std::collections::BTreeMap;
 
-use assize_graph::{Event, Key, Record};
-use assize_llm::{ErrorKind, ModelError, Response, Stop};
+use assize_graph::{EffectKey, EffectRecord, GraphEvent};
+use assize_llm::{ErrorKind, ModelError, ModelResponse, StopReason};
 use assize_run::{RoundStatus, RoundStep, RunEvent, answer};
 
 use crate::state::{ConversationEntry, LogName, said};
 
-/// Where in a debate an effect belongs.
+/// Position of an effect in a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The conversation; none for the first critique, which is for all.
+pub struct CallPosition {
+    /// The conversation; `None` for the opening critique, which belongs to all.
     pub log: Option<LogName>,
-    /// The round; none for scores.
+    /// The round; `None` for the final scores.
     pub round: Option<u32>,
-    pub part: Part,
+    pub part: CallPurpose,
 }
 
-/// The name of the scores that are given before the debate.
+/// Key segment of scores given before the debate.
 pub(crate) const BLIND: &str = "score-blind";
 
-/// Whether a failed call ends the whole run: a wrong key, an exhausted budget or account, a cancellation, or a fault
-/// on this side of the wire. Every other call that failed for good, its retries included, ends one conversation.
-/// `docs/failures.md` has the table.
+/// Whether a failed call ends the whole run: a wrong key, an exhausted budget or account, a cancellation, or an error
+/// on our side. Any other call that fails for good, its retries included, ends one conversation; see the table in
+/// `docs/explanation/durability.md`.
 pub fn ends_the_run(error: &ModelError) -> bool {
     use ErrorKind::{
         Budget, Cancelled, Forbidden, Internal, NotNoted, NotRecorded, SpendLimit, Unauthorized,
@@ -45,22 +45,22 @@ pub(crate) fn is_overflow(error: &ModelError) -> bool {
     matches!(error.kind(), ErrorKind::ContextOverflow | ErrorKind::TooLarge)
 }
 
-/// What an effect is for.
+/// Purpose of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum CallPurpose {
     Critic,
-    /// The decision maker of the conversation.
+    /// Answer of the conversation's decision maker.
     Answer,
     Score,
-    /// Once more, since the first answer could not be read.
+    /// Second request for scores, as the first answer could not be parsed.
     ScoreAgain,
     Summary,
 }
 
-impl Place {
-    /// The place of a key such as `i1/round-4/critic`; none for what is no call to the model.
-    pub fn of(key: &Key) -> Option<Place> {
-        let mut place = Place { log: None, round: None, part: Part::Critic };
+impl CallPosition {
+    /// Parses a key such as `i1/round-4/critic`; `None` if the key is not a model call.
+    pub fn of(key: &EffectKey) -> Option<CallPosition> {
+        let mut place = CallPosition { log: None, round: None, part: CallPurpose::Critic };
         let mut part = None;
         for segment in key.segments() {
             let log = segment.parse::<LogName>().ok();
@@ -71,65 +71,65 @@ impl Place {
                 _ => part = Some(segment),
             }
         }
-        // Second questions carry a number or `shorter` behind their name.
+        // Keys of second requests have a number or `shorter` after the name.
         let name = part?.split('-').next()?;
         place.part = match name {
-            _ if part?.contains("summary") => Part::Summary,
-            "critic" => Part::Critic,
-            // Before anybody speaks, which is when the first round begins.
+            _ if part?.contains("summary") => CallPurpose::Summary,
+            "critic" => CallPurpose::Critic,
+            // Blind scores are given before the first entry and count as round 1.
             "score" if part? == BLIND => {
                 place.round = Some(1);
-                Part::Score
+                CallPurpose::Score
             }
-            "score" if part?.ends_with("-2") => Part::ScoreAgain,
-            "score" => Part::Score,
-            id if place.log.is_some_and(|log| log.maker() == id) => Part::Answer,
+            "score" if part?.ends_with("-2") => CallPurpose::ScoreAgain,
+            "score" => CallPurpose::Score,
+            id if place.log.is_some_and(|log| log.maker() == id) => CallPurpose::Answer,
             _ => return None,
         };
         Some(place)
     }
 
-    /// Whether later prompts of the conversation depend on this call having failed, so that the failure must be
-    /// journalled: a missing summary is replaced, and a prompt that was too long is shortened.
+    /// Whether later prompts depend on the failure of this call, so that the failure must be journaled: a missing
+    /// summary is replaced, and a prompt that was too long is shortened.
     pub fn is_built_upon(self, error: &ModelError) -> bool {
-        self.part == Part::Summary || is_overflow(error)
+        self.part == CallPurpose::Summary || is_overflow(error)
     }
 
-    /// Whether the failure of this call alone makes the verdict partial or a score neutral. One that was too long may
-    /// still be asked in a shorter form, and a score that is asked for again may be found in the first answer.
+    /// Whether the failure of this call alone makes the verdict partial or a score neutral. A prompt that was too
+    /// long may be sent again in a shorter form, and scores requested again may still be found in the first answer.
     pub fn affects_the_verdict(self, error: &ModelError) -> bool {
         match self.part {
-            // Blind scores have a round, and are only there to compare with.
-            Part::Score => self.round.is_none() && !is_overflow(error),
-            Part::Critic | Part::Answer => !is_overflow(error),
-            Part::ScoreAgain | Part::Summary => false,
+            // Blind scores have a round and serve only for comparison.
+            CallPurpose::Score => self.round.is_none() && !is_overflow(error),
+            CallPurpose::Critic | CallPurpose::Answer => !is_overflow(error),
+            CallPurpose::ScoreAgain | CallPurpose::Summary => false,
         }
     }
 
-    /// Whether it belongs to a round before this one, so that a fork from there may take its answer
-    /// over.
+    /// Whether the effect belongs to a round before `round`, so that a fork from that round may reuse its outcome.
     pub fn is_before(self, round: u32) -> bool {
         self.round.is_some_and(|number| number < round)
     }
 }
 
-/// Tells of the rounds of one debate.
+/// Builds the round events of one debate.
 #[derive(Debug, Clone, Copy)]
-pub struct Round<'a> {
+pub struct RoundEvents<'a> {
     pub move_id: &'a str,
-    /// How many there are.
+    /// Total number of rounds.
     pub rounds: u32,
 }
 
-impl Round<'_> {
-    /// Somebody has spoken, in one conversation or in all; `next` is what happens there from now on.
+impl RoundEvents<'_> {
+    /// Event of a finished entry, in one conversation (`log`) or in all; its `next` is the next step of the
+    /// conversation.
     pub fn event(
         self,
         log: Option<LogName>,
         round: u32,
         status: RoundStatus,
         error: Option<String>,
-    ) -> Event {
+    ) -> GraphEvent {
         let next = match status {
             RoundStatus::CriticResponded => RoundStep::DmResponding,
             RoundStatus::DmResponded if round < self.rounds => RoundStep::CriticResponding,
@@ -140,36 +140,37 @@ impl Round<'_> {
     }
 }
 
-/// What was said, answer by answer as they come.
+/// Conversations of a debate, rebuilt answer by answer.
 #[derive(Debug, Clone, Default)]
-pub struct Minutes {
-    /// The opening, which is in every log.
+pub struct Transcript {
+    /// The opening critique, first entry of every conversation.
     opening: Option<ConversationEntry>,
     logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-impl Minutes {
-    /// The minutes of a debate with so many decision makers.
-    pub fn of(makers: usize) -> Minutes {
+impl Transcript {
+    /// Empty conversations of a debate with `makers` decision makers.
+    pub fn of(makers: usize) -> Transcript {
         let logs = LogName::first(makers).map(|log| (log, Vec::new())).collect();
-        Minutes { opening: None, logs }
+        Transcript { opening: None, logs }
     }
 
-    /// Notes an answer, and says which logs have changed.
-    pub fn note(&mut self, key: &Key, response: &Response) -> Vec<LogName> {
-        let Some(Place { log, round: Some(round), part }) = Place::of(key) else {
+    /// Adds an answer; returns the conversations that changed.
+    pub fn note(&mut self, key: &EffectKey, response: &ModelResponse) -> Vec<LogName> {
+        let Some(CallPosition { log, round: Some(round), part }) = CallPosition::of(key) else {
             return Vec::new();
         };
-        if response.stop == Stop::Refused {
+        if response.stop == StopReason::Refused {
             return Vec::new();
         }
         match (part, log) {
-            (Part::Critic, None) => {
+            (CallPurpose::Critic, None) => {
                 self.opening = Some(said("critic".into(), round, response));
                 self.logs.keys().copied().collect()
             }
-            (Part::Critic | Part::Answer, Some(log)) => {
-                let role = if part == Part::Critic { "critic".into() } else { log.maker().into() };
+            (CallPurpose::Critic | CallPurpose::Answer, Some(log)) => {
+                let role =
+                    if part == CallPurpose::Critic { "critic".into() } else { log.maker().into() };
                 let entries = self.logs.entry(log).or_default();
                 entries.push(said(role, round, response));
                 entries.sort_by_key(|entry| (entry.round, entry.role != "critic"));
@@ -179,22 +180,21 @@ impl Minutes {
         }
     }
 
-    /// One conversation, so far.
+    /// Entries of one conversation so far.
     pub fn log(&self, log: LogName) -> Vec<ConversationEntry> {
         let own = self.logs.get(&log).into_iter().flatten();
         self.opening.iter().chain(own).cloned().collect()
     }
 
-    /// Those that are known: all of a debate whose decision makers are, else those in which somebody has
-    /// answered.
+    /// Known conversations: all of them if the number of decision makers is known, else those with an answer.
     pub fn names(&self) -> impl Iterator<Item = LogName> {
         self.logs.keys().copied()
     }
 }
 
-/// What has been said so far, read from the records of a debate that may not be over.
-pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
-    let mut minutes = Minutes::default();
+/// Rebuilds the conversations from the journal records of a debate, which may still be running.
+pub fn conversation_logs(records: &[EffectRecord]) -> BTreeMap<LogName, Vec<ConversationEntry>> {
+    let mut minutes = Transcript::default();
     for record in records {
         if let Some(response) = answer(record) {
             minutes.note(&record.key, &response);
@@ -207,31 +207,43 @@ pub fn conversation_logs(records: &[Record]) -> BTreeMap<LogName, Vec<Conversati
 mod tests {
     use super::*;
 
-    fn place(key: &str) -> Option<Place> {
-        Place::of(&Key::new(key).unwrap())
+    fn place(key: &str) -> Option<CallPosition> {
+        CallPosition::of(&EffectKey::new(key).unwrap())
     }
 
     #[test]
-    fn keys_say_where_they_belong() {
-        let at = |log, round, part| Some(Place { log, round, part });
-        assert_eq!(place("round-1/critic"), at(None, Some(1), Part::Critic));
-        assert_eq!(place("m3/i1/round-4/critic"), at(Some(LogName::I1), Some(4), Part::Critic));
-        assert_eq!(place("i2/round-10/D2"), at(Some(LogName::I2), Some(10), Part::Answer));
-        assert_eq!(place("i2/round-9/D2-shorter"), at(Some(LogName::I2), Some(9), Part::Answer));
-        assert_eq!(place("i3/score"), at(Some(LogName::I3), None, Part::Score));
-        assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), Part::Score));
-        assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, Part::ScoreAgain));
-        assert_eq!(place("i3/after-2/score"), at(Some(LogName::I3), None, Part::Score));
-        assert_eq!(place("i3/after-2/score-2"), at(Some(LogName::I3), None, Part::ScoreAgain));
-        assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, Part::Summary));
-        assert_eq!(place("i1/round-7/summary-2"), at(Some(LogName::I1), Some(7), Part::Summary));
+    fn place_is_parsed_from_keys() {
+        let at = |log, round, part| Some(CallPosition { log, round, part });
+        assert_eq!(place("round-1/critic"), at(None, Some(1), CallPurpose::Critic));
+        assert_eq!(
+            place("m3/i1/round-4/critic"),
+            at(Some(LogName::I1), Some(4), CallPurpose::Critic)
+        );
+        assert_eq!(place("i2/round-10/D2"), at(Some(LogName::I2), Some(10), CallPurpose::Answer));
+        assert_eq!(
+            place("i2/round-9/D2-shorter"),
+            at(Some(LogName::I2), Some(9), CallPurpose::Answer)
+        );
+        assert_eq!(place("i3/score"), at(Some(LogName::I3), None, CallPurpose::Score));
+        assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), CallPurpose::Score));
+        assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, CallPurpose::ScoreAgain));
+        assert_eq!(place("i3/after-2/score"), at(Some(LogName::I3), None, CallPurpose::Score));
+        assert_eq!(
+            place("i3/after-2/score-2"),
+            at(Some(LogName::I3), None, CallPurpose::ScoreAgain)
+        );
+        assert_eq!(place("i3/score-summary"), at(Some(LogName::I3), None, CallPurpose::Summary));
+        assert_eq!(
+            place("i1/round-7/summary-2"),
+            at(Some(LogName::I1), Some(7), CallPurpose::Summary)
+        );
         for other in ["graph", "score_move.1/events", "i1/dm_respond.3/events"] {
             assert_eq!(place(other), None, "{other}");
         }
     }
 
     #[test]
-    fn rounds_before_a_fork_are_told_by_their_keys() {
+    fn is_before_compares_the_round_in_the_key() {
         let before = |key: &str, round| place(key).is_some_and(|place| place.is_before(round));
         assert!(before("round-1/critic", 2));
         assert!(before("m3/i1/round-4/critic", 5));

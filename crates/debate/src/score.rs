@@ -1,17 +1,17 @@
-//! Scores: four metrics of ten each, and what to do when they cannot be read.
+//! Score cards: four metrics of ten points each, and the fallback if they cannot be parsed.
 
 use std::sync::LazyLock;
 
 use assize_llm::answer::AnswerReader;
-use assize_llm::{Delivery, Schema};
+use assize_llm::{Schema, SchemaDelivery};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most that one decision maker can give.
+/// Maximum total of one decision maker.
 pub const BEST: u32 = 40;
 
-/// The metrics, in the order in which they are shown.
+/// The metrics, in display order.
 pub const METRICS: [&str; 4] =
     ["impact", "feasibility", "risk_adjusted_return", "strategic_alignment"];
 
@@ -47,14 +47,14 @@ pub struct ScoreCard {
     pub strategic_alignment: u8,
 }
 
-/// The reasoning of scores that were found by their names.
-const FOUND: &str = "Read from an answer that was not the JSON that was asked for.";
+/// Reasoning of a score card whose scores were extracted by pattern.
+const FOUND: &str = "Extracted by pattern: the answer was not the requested JSON.";
 
-/// The score of a metric that stayed unreadable.
+/// Score of a metric that cannot be parsed.
 const NEUTRAL: u8 = 5;
 
 impl ScoreCard {
-    /// A card with these scores, in the order of [`METRICS`], and nothing unanswered.
+    /// Makes a card from scores in the order of [`METRICS`], with no unanswered objection.
     fn of(
         reasoning: &str,
         [impact, feasibility, risk_adjusted_return, strategic_alignment]: [u8; 4],
@@ -74,16 +74,17 @@ impl ScoreCard {
         [self.impact, self.feasibility, self.risk_adjusted_return, self.strategic_alignment]
     }
 
-    /// Of 40.
+    /// Sum of the four scores, at most [`BEST`].
     pub fn total(&self) -> u32 {
         self.scores().into_iter().map(u32::from).sum()
     }
 
-    /// The shape that is asked for, in words: a native schema would come before everything that the
-    /// provider has cached, and make it useless.
+    /// JSON schema, described in the prompt: a native schema would precede the cached prefix and invalidate the cache.
     pub(crate) fn schema() -> &'static Schema {
-        static SCHEMA: LazyLock<Schema> =
-            LazyLock::new(|| Schema { delivery: Delivery::Prompt, ..Schema::of::<ScoreCard>() });
+        static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
+            delivery: SchemaDelivery::Prompt,
+            ..Schema::of::<ScoreCard>()
+        });
         &SCHEMA
     }
 
@@ -93,18 +94,18 @@ impl ScoreCard {
         READER.as_ref()
     }
 
-    /// The scores of a judge that could not be asked.
+    /// Neutral card of a judge whose call failed.
     pub(crate) fn unasked() -> ScoreCard {
-        ScoreCard::of("The judge could not be asked: 5 is assumed for each.", [NEUTRAL; 4])
+        ScoreCard::of("The judge's call failed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
-    /// What is assumed of a judge whose scores cannot be read.
+    /// Neutral card of a judge whose scores cannot be parsed.
     pub(crate) fn neutral() -> ScoreCard {
-        ScoreCard::of("The scores could not be read: 5 is assumed for each.", [NEUTRAL; 4])
+        ScoreCard::of("The scores could not be parsed: 5 is assumed for each metric.", [NEUTRAL; 4])
     }
 
-    /// What can be read of the scores in some answers, the later first, where not all can: 5 is assumed for
-    /// the rest, which are named. `None` if nothing can be read.
+    /// Extracts as many scores as possible from `texts`, preferring earlier ones. Missing metrics get 5 and are listed.
+    /// `None` if no score is found.
     pub(crate) fn find_some<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(ScoreCard, Vec<String>)> {
@@ -117,31 +118,30 @@ impl ScoreCard {
         Some((ScoreCard::of(FOUND, found.map(|score| score.unwrap_or(NEUTRAL))), assumed))
     }
 
-    /// Looks for the scores in text that is not the JSON that was asked for. All four must be
-    /// there, each beside its name, as whole numbers from 1 to 10, and none twice with different
-    /// values: a guess is no score.
+    /// Extracts the scores from text that is not the requested JSON. All four must be there, each next to its name, as
+    /// whole numbers from 1 to 10, and none twice with different values: the scores must not be guessed.
     pub(crate) fn find(text: &str) -> Option<ScoreCard> {
         let found = ScoreCard::find_some(std::iter::once(text));
         found.filter(|(_, assumed)| assumed.is_empty()).map(|(card, _)| card)
     }
 }
 
-/// A metric's name, at most a scale such as `(1-10)`, some punctuation or a little word, the number,
-/// and at most `/10` behind it.
+/// A metric's name, an optional scale such as `(1-10)`, punctuation or a word such as `is`, and the number; it may be
+/// followed by `/10`, but not by `%`.
 static PATTERNS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     ["impact", "feasibility", "risk[ _-]*adjusted[ _-]*returns?", "strategic[ _-]*alignment"].map(
         |name| {
             let pattern = format!(
                 r#"(?i)\b{name}\b[*_"'`]*\s*(?:\((?:1\s*[-–]\s*10|out of 10|/\s*10)\))?[*_"'`]*\s*(?:(?:score|rating)\b\s*)?(?:[:=|–—-]|\bis\b|\bat\b|\bof\b)?[\s*_"'`|]*(\d+(?:[.,]\d+)?)(\s*%)?"#
             );
-            // The patterns are ours and do not depend on anything: a test compiles them.
-            #[expect(clippy::expect_used, reason = "a constant pattern")]
-            Regex::new(&pattern).expect("a valid pattern")
+            // The patterns are constant; a test compiles them.
+            #[expect(clippy::expect_used, reason = "constant pattern")]
+            Regex::new(&pattern).expect("constant pattern is valid")
         },
     )
 });
 
-/// The one score that a pattern finds, if all it finds is the same score.
+/// The score that the pattern matches, if all its matches agree.
 fn only_value(pattern: &Regex, text: &str) -> Option<u8> {
     let mut found = None;
     for captures in pattern.captures_iter(text) {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_found_where_they_stand_beside_their_names() {
+    fn scores_are_extracted_next_to_their_names() {
         let texts = [
             "Impact: 8, Feasibility: 6, Risk-Adjusted Return: 7, Strategic Alignment: 9",
             "**Impact (1-10):** 8/10\n**Feasibility (1–10):** 6/10\n**Risk-Adjusted Return:** 7/10\n\
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_score_is_not_taken_for_one() {
+    fn missing_invalid_or_conflicting_scores_are_rejected() {
         let rest = "feasibility: 6, risk-adjusted return: 7, strategic alignment: 9";
         let texts = [
             "",
@@ -193,7 +193,7 @@ mod tests {
             &format!("impact: 7.5, {rest}"),
             &format!("impact: 8%, {rest}"),
             &format!("impact: eight, {rest}"),
-            // Two different scores for one thing.
+            // Two different scores for one metric.
             &format!("impact: 8 at first; now impact: 4, {rest}"),
             "An impact on 8 markets; feasibility, risk-adjusted return and alignment are fine.",
         ];
@@ -204,7 +204,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn fuzz_no_text_breaks_the_search(text in "\\PC{0,200}") {
+        fn fuzz_extraction_of_scores_from_any_text(text in "\\PC{0,200}") {
             if let Some(scores) = found(&text) {
                 assert!(scores.iter().all(|score| (1..=10).contains(score)));
             }

@@ -1,4 +1,4 @@
-//! What a debate knows, and how it changes.
+//! State of a debate and its updates.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,11 +7,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use assize_graph::State;
-use assize_llm::{Block, PrefixHasher, Provenance, Response, Spent, Stop, Turn};
+use assize_llm::{
+    Block, CallTotals, ModelResponse, PrefixHasher, Provenance, StopReason, TranscriptTurn,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::personas::{Persona, Personas};
+use crate::personas::{DebatePersonas, Persona};
 use crate::prompt;
 use crate::score::ScoreCard;
 
@@ -23,19 +25,19 @@ pub struct MoveDocument {
     pub content: String,
 }
 
-/// What everybody in a debate knows of the company.
+/// Company data shown to all roles of a debate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Company {
+pub struct DebateCompany {
     pub ticker: Option<String>,
-    /// What it is called, where that is known.
+    /// Company name, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What there is to read about it, besides the move.
+    /// Material about the company, besides the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<String>,
 }
 
-/// A conversation between the critic and one decision maker, by its place: `i1` is that of `D1`.
+/// Name of the conversation between the critic and one decision maker: `i1` is that of `D1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
 pub struct LogName(usize);
@@ -47,7 +49,7 @@ impl LogName {
     pub const I2: LogName = LogName(1);
     pub const I3: LogName = LogName(2);
 
-    /// So many conversations, in order.
+    /// The first `count` conversations, in order.
     pub fn first(count: usize) -> impl Iterator<Item = LogName> + Clone {
         (0..count).map(LogName)
     }
@@ -61,7 +63,7 @@ impl LogName {
         numbered(id, 'D')
     }
 
-    /// The id of the decision maker whose conversation it is.
+    /// Id of the conversation's decision maker.
     pub fn maker(self) -> String {
         format!("D{}", self.0 + 1)
     }
@@ -73,89 +75,90 @@ impl fmt::Display for LogName {
     }
 }
 
-/// Text that names no conversation.
+/// Error for text that is not the name of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a conversation, as `i1` is")]
-pub struct NoLogName(String);
+#[error("invalid conversation name `{0}`: expected `i1`, `i2` and so on")]
+pub struct InvalidLogName(String);
 
 impl FromStr for LogName {
-    type Err = NoLogName;
+    type Err = InvalidLogName;
 
-    fn from_str(text: &str) -> Result<LogName, NoLogName> {
-        numbered(text, 'i').ok_or_else(|| NoLogName(text.to_owned()))
+    fn from_str(text: &str) -> Result<LogName, InvalidLogName> {
+        numbered(text, 'i').ok_or_else(|| InvalidLogName(text.to_owned()))
     }
 }
 
-/// The conversation with the number behind a letter, counted from 1.
+/// Parses a letter followed by the conversation's number, counted from 1.
 fn numbered(text: &str, letter: char) -> Option<LogName> {
     let digits = text.strip_prefix(letter).filter(|digits| !digits.starts_with(['0', '+']))?;
     digits.parse::<usize>().ok()?.checked_sub(1).map(LogName)
 }
 
-/// Something that was said.
+/// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationEntry {
     /// `critic`, `D1`, `D2` and so on.
     pub role: Cow<'static, str>,
     pub content: Arc<str>,
     pub round: u32,
-    /// It was cut off at the longest answer allowed.
+    /// Whether the answer was truncated at the token limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
 }
 
-/// A response as something that was said.
-pub(crate) fn said(role: Cow<'static, str>, round: u32, response: &Response) -> ConversationEntry {
+/// Makes a conversation entry from a response.
+pub(crate) fn said(
+    role: Cow<'static, str>,
+    round: u32,
+    response: &ModelResponse,
+) -> ConversationEntry {
     ConversationEntry {
         role,
         content: response.text.trim().into(),
         round,
-        cut_off: response.stop == Stop::MaxTokens,
+        cut_off: response.stop == StopReason::MaxTokens,
     }
 }
 
-/// A conversation that ended early, and why.
+/// Why a conversation ended early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "PartialConversation")]
-pub struct Partial {
-    /// The rounds in which both spoke.
+pub struct PartialConversation {
+    /// Number of rounds in which both sides spoke.
     pub completed_rounds: u32,
     pub error: String,
 }
 
-/// What stands in a prompt for rounds that are left out of it.
+/// Summary that replaces rounds in a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SummarizedRounds")]
-pub struct Summary {
-    /// Rounds 2 to this one are summed up.
+pub struct RoundSummary {
+    /// Rounds 2 to this one are summarized.
     pub up_to_round: u32,
     pub text: String,
-    /// No model summed them up: these are their opening words.
+    /// Whether the text consists of the first lines of the entries, because no model could summarize them.
     pub extracted: bool,
 }
 
-/// A decision maker's scores.
+/// Scores of one decision maker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeScore {
     #[serde(flatten)]
     pub card: ScoreCard,
-    /// How the scores were read; where no model gave them in so many words, this says so.
+    /// How the scores were obtained: from the requested JSON, extracted by pattern, or defaulted.
     pub provenance: Provenance,
-    /// The metrics that could not be read, for which 5 is assumed.
+    /// Metrics that could not be parsed, for which 5 is assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
-    /// Why the judge could not be asked, where that is why 5 is assumed for every metric.
+    /// Error of the judge's call, if it failed and 5 is therefore assumed for every metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
 impl JudgeScore {
-    /// What must be known of them, where no model gave them in so many words.
+    /// Caveat to show with the scores, unless the model returned them as requested.
     pub fn doubt(&self) -> Option<String> {
         if let Some(error) = &self.failed {
-            return Some(format!(
-                "NEUTRAL, 5 for each metric: the judge could not be asked: {error}"
-            ));
+            return Some(format!("NEUTRAL, 5 for each metric: the judge's call failed: {error}"));
         }
         let how = self.provenance.is_doubtful().then(|| self.provenance.to_string())?;
         Some(match self.assumed.as_slice() {
@@ -165,51 +168,50 @@ impl JudgeScore {
     }
 }
 
-/// Who takes part in another way from a round on.
+/// Personas replaced from a round on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "PersonaChange")]
-pub struct Change {
+pub struct PersonaChange {
     pub from_round: u32,
-    /// What they are told to be, by `critic`, `D1` and so on.
+    /// New personas by role: `critic`, `D1` and so on.
     pub personas: BTreeMap<String, String>,
 }
 
-/// What a debate has come to.
+/// State of a debate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DebateState {
     pub move_document: MoveDocument,
-    pub company: Company,
-    pub personas: Arc<Personas>,
-    /// Who takes part in another way; the later counts where two speak of the same.
-    pub changes: Vec<Change>,
-    /// What was said, conversation by conversation: `i1`, `i2` and so on.
+    pub company: DebateCompany,
+    pub personas: Arc<DebatePersonas>,
+    /// Persona changes; a later one overrides an earlier one for the same role.
+    pub changes: Vec<PersonaChange>,
+    /// Entries of each conversation: `i1`, `i2` and so on.
     pub logs: Vec<Vec<ConversationEntry>>,
-    /// The latest round in which someone spoke.
+    /// Latest round with an entry.
     pub current_round: u32,
     pub max_rounds: u32,
     pub scores: BTreeMap<String, JudgeScore>,
-    /// What was thought of the move before it was debated, where that was asked for.
+    /// Scores given before the debate, if requested.
     pub blind_scores: BTreeMap<String, JudgeScore>,
-    /// The sum of all scores, of 40 for each decision maker.
+    /// Sum of all scores, at most 40 for each decision maker.
     pub total_score: u32,
     /// Conversations that ended early.
-    pub partial: BTreeMap<LogName, Partial>,
-    /// What stands for rounds that no longer fit a prompt.
-    pub summaries: BTreeMap<LogName, Summary>,
-    pub spent: Spent,
-    /// What every prompt begins with, worded once.
+    pub partial: BTreeMap<LogName, PartialConversation>,
+    /// Summaries of rounds that no longer fit into a prompt.
+    pub summaries: BTreeMap<LogName, RoundSummary>,
+    pub spent: CallTotals,
+    /// Blocks at the start of every prompt, built once.
     pub(crate) blocks: Vec<Block>,
-    /// The logs as prompts have them.
-    pub(crate) turns: Vec<Vec<Turn>>,
-    /// Hash the requests of each log.
+    /// Conversations as prompt turns.
+    pub(crate) turns: Vec<Vec<TranscriptTurn>>,
+    /// Request hasher of each conversation.
     pub(crate) hashers: Arc<[PrefixHasher]>,
 }
 
 impl DebateState {
     pub fn new(
         move_document: MoveDocument,
-        company: Company,
-        personas: Arc<Personas>,
+        company: DebateCompany,
+        personas: Arc<DebatePersonas>,
         max_rounds: u32,
     ) -> DebateState {
         let blocks = prompt::blocks(&move_document, &company);
@@ -230,11 +232,11 @@ impl DebateState {
             total_score: 0,
             partial: BTreeMap::new(),
             summaries: BTreeMap::new(),
-            spent: Spent::default(),
+            spent: CallTotals::default(),
         }
     }
 
-    /// All conversations.
+    /// Names of all conversations.
     pub fn log_names(&self) -> impl Iterator<Item = LogName> + Clone + use<> {
         LogName::first(self.logs.len())
     }
@@ -243,63 +245,63 @@ impl DebateState {
         self.logs.get(name.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// Who answers the critic in it.
+    /// Decision maker of a conversation.
     pub(crate) fn decision_maker(&self, log: LogName) -> &Persona {
         &self.personas.decision_makers[log.index()]
     }
 
-    /// What somebody is told to be in a round: `critic`, `D1` and so on.
+    /// Persona of a role (`critic`, `D1` and so on) in a round.
     pub(crate) fn persona(&self, role: &str, round: u32) -> &str {
         let mut changes = self.changes.iter().rev().filter(|change| change.from_round <= round);
         let changed = changes.find_map(|change| change.personas.get(role));
         changed.map_or_else(|| self.personas.persona(role).unwrap_or_default(), String::as_str)
     }
 
-    /// The round that this conversation is in.
+    /// Current round of a conversation.
     pub(crate) fn round_of(&self, name: LogName) -> u32 {
         self.log(name).last().map_or(0, |entry| entry.round)
     }
 }
 
-/// One change of a debate. What is said comes with its turn in prompts, worded once for its branch and the join.
+/// One change of a debate's state. An entry carries its prompt turn, built once for its branch and for the join.
 #[derive(Debug, Clone)]
-pub enum Update {
-    Said { log: LogName, entry: ConversationEntry, turn: Turn },
+pub enum DebateUpdate {
+    Said { log: LogName, entry: ConversationEntry, turn: TranscriptTurn },
     Stopped { log: LogName, error: String },
-    Summarised { log: LogName, summary: Summary },
+    Summarised { log: LogName, summary: RoundSummary },
     BlindScored { log: LogName, score: JudgeScore },
     Scored { log: LogName, score: JudgeScore },
-    Spent(Spent),
+    Spent(CallTotals),
 }
 
 impl State for DebateState {
-    type Update = Update;
+    type Update = DebateUpdate;
     type Item = LogName;
 
-    fn apply(&mut self, update: Update) {
+    fn apply(&mut self, update: DebateUpdate) {
         match update {
-            Update::Said { log, entry, turn } => {
+            DebateUpdate::Said { log, entry, turn } => {
                 self.current_round = self.current_round.max(entry.round);
                 self.turns[log.index()].push(turn);
                 self.logs[log.index()].push(entry);
             }
-            Update::Stopped { log, error } => {
+            DebateUpdate::Stopped { log, error } => {
                 let id = log.maker();
                 let answered = self.log(log).iter().rev().find(|entry| entry.role == id);
                 let completed_rounds = answered.map_or(0, |entry| entry.round);
-                self.partial.insert(log, Partial { completed_rounds, error });
+                self.partial.insert(log, PartialConversation { completed_rounds, error });
             }
-            Update::Summarised { log, summary } => {
+            DebateUpdate::Summarised { log, summary } => {
                 self.summaries.insert(log, summary);
             }
-            Update::BlindScored { log, score } => {
+            DebateUpdate::BlindScored { log, score } => {
                 self.blind_scores.insert(log.maker(), score);
             }
-            Update::Scored { log, score } => {
+            DebateUpdate::Scored { log, score } => {
                 self.total_score += score.card.total();
                 self.scores.insert(log.maker(), score);
             }
-            Update::Spent(spent) => self.spent = self.spent.plus(spent),
+            DebateUpdate::Spent(spent) => self.spent = self.spent.plus(spent),
         }
     }
 }

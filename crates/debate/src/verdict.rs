@@ -1,57 +1,58 @@
-//! What a debate came to, in the shape in which it leaves the house.
+//! Verdict of a debate, as stored and returned by the API.
 
 use std::collections::BTreeMap;
 
-use assize_llm::{Provenance, Spent};
+use assize_llm::{CallTotals, Provenance};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::score::BEST;
-use crate::state::{ConversationEntry, DebateState, JudgeScore, LogName, Partial, Summary};
+use crate::state::{
+    ConversationEntry, DebateState, JudgeScore, LogName, PartialConversation, RoundSummary,
+};
 
 /// The outcome of a debate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "DebateVerdict")]
-pub struct Verdict {
+pub struct DebateVerdict {
     pub move_id: String,
     pub ticker: Option<String>,
-    /// Of `out_of`.
+    /// Sum of all scores, at most `out_of`.
     pub total_score: u32,
     pub out_of: u32,
     pub scores_by_agent: BTreeMap<String, JudgeScore>,
-    /// What they thought of the move before it was debated, where that was asked for.
+    /// Scores given before the debate, if requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blind_scores: BTreeMap<String, JudgeScore>,
-    /// What those who scored are called, by their ids.
+    /// Names of the decision makers by id.
     #[serde(default)]
     pub agents: BTreeMap<String, String>,
-    /// The rounds that were to be debated.
+    /// Number of rounds requested.
     pub rounds: u32,
-    /// Conversations that ended before that.
+    /// Conversations that ended early.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub partial: BTreeMap<LogName, Partial>,
-    /// Conversations whose middle was summed up for the model.
+    pub partial: BTreeMap<LogName, PartialConversation>,
+    /// Conversations with rounds that were summarized for the model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub summaries: BTreeMap<LogName, Summary>,
-    pub spent: Spent,
-    /// Not part of stored results: the journal has them, and the API answers them as transcripts.
+    pub summaries: BTreeMap<LogName, RoundSummary>,
+    pub spent: CallTotals,
+    /// Not part of stored results: the journal has the conversations, and the API returns them as transcripts.
     #[schemars(skip)]
     pub conversation_logs: BTreeMap<LogName, Vec<ConversationEntry>>,
 }
 
-/// A debate on its own that calls which failed for good left without a verdict.
+/// Why a single debate has no verdict: calls that failed for good.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVerdict {
     #[error("no conversation completed a round, so there is no verdict: {error}")]
     NoRound { error: String },
-    #[error("{unasked} of {judges} judges could not be asked, so there is no verdict: {error}")]
+    #[error("the calls of {unasked} of {judges} judges failed, so there is no verdict: {error}")]
     NoJudges { unasked: usize, judges: usize, error: String },
 }
 
-impl From<DebateState> for Verdict {
-    fn from(state: DebateState) -> Verdict {
+impl From<DebateState> for DebateVerdict {
+    fn from(state: DebateState) -> DebateVerdict {
         let makers = state.personas.decision_makers.len();
-        Verdict {
+        DebateVerdict {
             move_id: state.move_document.move_id,
             ticker: state.company.ticker,
             total_score: state.total_score,
@@ -68,29 +69,29 @@ impl From<DebateState> for Verdict {
     }
 }
 
-impl Verdict {
-    /// What was given in all before the debate, where that was asked for, and could be read.
+impl DebateVerdict {
+    /// Total of the blind scores, if every decision maker gave some that could be parsed.
     pub fn blind_total(&self) -> Option<u32> {
         let totals = self.blind_scores.values().map(|score| score.card.total());
-        let given =
+        let parsed =
             self.blind_scores.values().all(|score| score.provenance != Provenance::Defaulted);
-        (self.blind_scores.len() == self.agents.len() && given).then(|| totals.sum())
+        (self.blind_scores.len() == self.agents.len() && parsed).then(|| totals.sum())
     }
 
-    /// Judges that could not be asked, and whose scores are neutral for it.
+    /// Ids of judges whose call failed and whose scores are therefore neutral.
     pub fn unasked(&self) -> impl Iterator<Item = &String> {
         self.scores_by_agent.iter().filter(|(_, score)| score.failed.is_some()).map(|(id, _)| id)
     }
 
-    /// The error of a call that failed for good, if one has affected the verdict: a conversation is partial, or a
-    /// judge's scores are neutral.
+    /// Error of a call that failed for good and affected the verdict: a conversation is partial, or a judge's scores
+    /// are neutral.
     pub fn affected_by(&self) -> Option<&str> {
         let scores = self.scores_by_agent.values().filter_map(|score| score.failed.as_deref());
         self.partial.values().map(|partial| partial.error.as_str()).chain(scores).next()
     }
 
-    /// Why this verdict must not stand by itself, if so: no conversation completed a round, or more than half of the
-    /// judges could not be asked.
+    /// Why this verdict cannot stand, if so: no conversation completed a round, or the calls of more than half of the
+    /// judges failed.
     pub fn is_no_verdict(&self) -> Option<NoVerdict> {
         let error = self.affected_by()?.to_owned();
         let nothing = self.partial.len() == self.agents.len()
@@ -103,7 +104,7 @@ impl Verdict {
         }
     }
 
-    /// Decision makers whose scores no model gave in so many words.
+    /// Ids of decision makers whose scores were extracted by pattern or defaulted.
     pub fn doubtful(&self) -> impl Iterator<Item = &str> {
         let scores = self.scores_by_agent.iter();
         scores.filter(|(_, score)| score.provenance.is_doubtful()).map(|(id, _)| id.as_str())

@@ -1,49 +1,49 @@
-//! What workers hand in, and what they get for what they do.
+//! Requests and responses of the draft tools.
 
-use assize_gate::{Reason, Verified};
+use assize_gate::{Reason, VerifyResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Message, Stage, Submission, message_id};
+use crate::state::{AgentMessage, Submission, SubmissionStage, message_id};
 
-/// What a worker gets for asking.
+/// Response to a draft request.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Requested {
-    /// Where the draft is, from the workspace's folder.
+pub struct DraftCreated {
+    /// Path of the draft, relative to the workspace.
     pub draft_path: String,
-    /// The SHA-256 of the file; empty for a file that is not there yet.
+    /// SHA-256 of the file; empty if it does not exist yet.
     pub original_hash: String,
     pub line_count: usize,
-    /// There is no such file: the draft proposes one.
+    /// Whether the draft proposes a new file.
     pub new_file: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    pub messages: Vec<Message>,
+    pub messages: Vec<AgentMessage>,
 }
 
-/// What a worker gets for writing.
+/// Response to a write.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Written {
+pub struct DraftWritten {
     pub success: bool,
     pub new_hash: String,
     pub line_count: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    pub messages: Vec<Message>,
+    pub messages: Vec<AgentMessage>,
 }
 
-/// What a worker gets for reading.
+/// Response to a read.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Read {
+pub struct DraftContent {
     pub content: String,
     pub line_count: usize,
-    pub messages: Vec<Message>,
+    pub messages: Vec<AgentMessage>,
 }
 
-// What a worker hands in. Doc comments here are part of the schema that models see.
+// Input of a submission. The doc comments here are part of the schema that models see.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(rename = "SubmitDraft")]
-pub struct Submit<'a> {
+pub struct SubmitRequest<'a> {
     /// The `draft_path` that `ollama_request_draft` gave you.
     pub draft_path: &'a str,
     /// The file that the draft is of: the `source_path` that you asked for.
@@ -58,60 +58,62 @@ pub struct Submit<'a> {
     pub all_drafts: bool,
 }
 
-/// What a worker gets for handing in.
+/// Response to a submission.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Submitted {
+pub struct SubmitResponse {
     pub submitted: bool,
     pub message_id: String,
-    /// Its number in the workspace, from 1.
+    /// Number of the submission in its workspace, from 1.
     pub submission: u64,
-    pub verdict: Answer,
-    /// The files that it is about.
+    pub verdict: SubmissionStatus,
+    /// The files of the submission.
     pub files: Vec<String>,
     pub reasons: Vec<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified: Option<Verified>,
-    /// What to do now.
+    pub verified: Option<VerifyResult>,
+    /// What the agent should do next.
     pub next: String,
-    pub messages: Vec<Message>,
+    pub messages: Vec<AgentMessage>,
 }
 
-/// How a submission stands, as workers are told.
+/// Status of a submission as reported to agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum SubmissionStatus {
     Accepted,
     Rejected,
     Escalated,
-    /// It is not decided yet.
+    /// The submission is not decided yet.
     Pending,
-    /// A person has taken it back.
+    /// A reviewer rolled back the change.
     Undone,
 }
 
-/// How a submission stands, for its worker.
-pub(crate) fn answer(submission: &Submission, messages: Vec<Message>) -> Submitted {
+/// Builds the response about a submission.
+pub(crate) fn answer(submission: &Submission, messages: Vec<AgentMessage>) -> SubmitResponse {
     let (verdict, next) = match submission.stage {
-        Stage::Accepted => (
-            Answer::Accepted,
-            "the change is in the file, and the draft is gone; go on with what is left to do",
+        SubmissionStage::Accepted => (
+            SubmissionStatus::Accepted,
+            "the change is applied and the draft is deleted; continue with the rest of the task",
         ),
-        Stage::Rejected => (
-            Answer::Rejected,
-            "the draft is gone and the file is unchanged; ask for the draft again, mend what the reasons \
-             name, and hand it in again",
+        SubmissionStage::Rejected => (
+            SubmissionStatus::Rejected,
+            "the draft is deleted and the file is unchanged; request the draft again, fix what the reasons \
+             name, and submit it again",
         ),
-        Stage::Escalated => (
-            Answer::Escalated,
-            "a person decides; leave this file alone until they have, and do not hand it in again",
+        SubmissionStage::Escalated => (
+            SubmissionStatus::Escalated,
+            "a reviewer decides; do not change or resubmit this file until then",
         ),
-        Stage::Submitted | Stage::Accepting => (
-            Answer::Pending,
-            "it is being looked at; the verdict comes with the answer to a later call",
+        SubmissionStage::Submitted | SubmissionStage::Accepting => (
+            SubmissionStatus::Pending,
+            "the check is still running; the verdict comes with the response to a later call",
         ),
-        Stage::Undone | Stage::Undoing => (Answer::Undone, "a person has taken the change back"),
+        SubmissionStage::Undone | SubmissionStage::Undoing => {
+            (SubmissionStatus::Undone, "a reviewer has rolled back the change")
+        }
     };
-    Submitted {
+    SubmitResponse {
         submitted: true,
         message_id: message_id(submission.entry),
         submission: submission.id,

@@ -1,4 +1,4 @@
-//! The log of a workspace: whether it is whole, and what in it is about something.
+//! Checks and filters the audit log of a workspace.
 
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict, Store};
 use assize_store::check_head;
@@ -6,57 +6,55 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{DraftService, DraftState, Mirror, Step};
+use crate::{DraftService, DraftState, DraftStep, LogComparison};
 
 pub use assize_store::{HeadKey, HeadKeyError, InvalidHead, SignedHead};
 
-/// What a look at the whole log came to.
+/// Result of checking the log.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "LogCheck")]
-pub struct Whole {
+pub struct LogCheck {
     pub intact: bool,
-    /// What is wrong with it.
+    /// Problems found.
     pub wrong: Vec<String>,
-    /// In the store, of all workspaces.
+    /// Number of entries in the store, of all workspaces.
     pub entries: usize,
     pub of_workspace: usize,
-    /// What the log comes to now: whoever notes it can see later whether it is still in it.
+    /// Current head of the log as `ID:HASH`; a later check can confirm that the log still contains it.
     pub head: Option<String>,
-    /// Where the log in the workspace ended early and was completed.
-    pub completed: Vec<Completed>,
-    /// How the log in the workspace compares.
+    /// Occasions when the log in the workspace was too short and was completed.
+    pub completed: Vec<LogCompletion>,
+    /// Comparison with the log in the workspace.
     #[serde(skip)]
-    pub mirror: Mirror,
+    pub mirror: LogComparison,
 }
 
-/// That the log in the workspace was once completed.
+/// One completion of the log in the workspace.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "LogCompletion")]
-pub struct Completed {
+pub struct LogCompletion {
     pub entry: u64,
     pub lines_there: usize,
     pub lines_added: usize,
 }
 
-/// Looks whether anything in the log was changed, removed, reordered or cut off, in the store or in the workspace;
-/// `since` are heads that it once had, as `ID:HASH`, which must still be in it.
+/// Checks whether the log was changed, truncated or reordered, in the store or in the workspace. `since` lists earlier
+/// heads as `ID:HASH`, which the log must still contain.
 pub async fn look(
     store: &dyn Store,
-    desk: &DraftService,
+    service: &DraftService,
     since: Option<&str>,
-) -> Result<Whole, Failure> {
+) -> Result<LogCheck, Failure> {
     let head = store.audit_head().await?;
     let log = store.audit_log(AuditQuery::default()).await?;
-    let mirror = desk.compare_logs().await?;
+    let mirror = service.compare_logs().await?;
     let own: Vec<&AuditEntry> =
-        log.iter().filter(|entry| entry.subject == desk.subject()).collect();
+        log.iter().filter(|entry| entry.subject == service.subject()).collect();
     let mut wrong = Vec::new();
     if let AuditVerdict::Broken { at } = AuditVerdict::of(&log, head) {
         wrong.push(format!("entry {at} in the store was changed, removed or moved"));
     }
     wrong.extend(mirror.complaint(own.len()));
     wrong.extend(missing(&log, since.unwrap_or_default())?);
-    Ok(Whole {
+    Ok(LogCheck {
         intact: wrong.is_empty(),
         wrong,
         entries: log.len(),
@@ -67,7 +65,7 @@ pub async fn look(
     })
 }
 
-/// Complaints about a log that must have these heads, each as `ID:HASH`.
+/// Problems of a log that must contain these heads, each as `ID:HASH`.
 pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> {
     let mut wrong = Vec::new();
     for head in heads.split_ascii_whitespace() {
@@ -75,7 +73,7 @@ pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> 
         let parts = parts.and_then(|(id, hash)| Some((id.parse().ok()?, hash.parse().ok()?)));
         let (entry, hash) = parts.ok_or_else(|| {
             let message =
-                "`since` must be `ID:HASH`; `assize audit verify --since` also takes what `assize audit head` printed";
+                "`since` must be `ID:HASH`; `assize audit verify --since` also accepts the output of `assize audit head`";
             Failure::new(FailureKind::Usage, message)
         })?;
         wrong.extend(check_head(log, entry, hash).err().map(|error| error.to_string()));
@@ -83,12 +81,14 @@ pub fn missing(log: &[AuditEntry], heads: &str) -> Result<Vec<String>, Failure> 
     Ok(wrong)
 }
 
-fn completed(entry: &AuditEntry) -> Option<Completed> {
-    let Ok(Step::LogCompleted { lines_there, lines_added }) = Step::of(entry) else { return None };
-    Some(Completed { entry: entry.id, lines_there, lines_added })
+fn completed(entry: &AuditEntry) -> Option<LogCompletion> {
+    let Ok(DraftStep::LogCompleted { lines_there, lines_added }) = DraftStep::of(entry) else {
+        return None;
+    };
+    Some(LogCompletion { entry: entry.id, lines_there, lines_added })
 }
 
-/// Entries about a task or one of its submissions, or about refused paths. `entries` are all entries of a workspace.
+/// Filters all entries of a workspace: those about a task or its submissions, or about refused paths.
 pub fn about(mut entries: Vec<AuditEntry>, task: Option<&str>, refused: bool) -> Vec<AuditEntry> {
     let submissions = DraftState::of(&entries).submissions;
     let concerns = |entry: &AuditEntry, task: &str| {

@@ -1,33 +1,35 @@
 //! The gate's decision on a submission.
 //!
-//! A submission that needs no tests is decided in the transaction that recorded it. Tests run without the lock; a
-//! second transaction then checks everything again and decides.
+//! A submission that needs no tests is decided in the transaction that recorded it. Tests run without the workspace
+//! lock; a second transaction then repeats all checks and decides.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use assize_config::Review;
-use assize_gate::{Change, ChangedFile, Effect, Places, Policy, Reason, Verdict, Verified};
+use assize_gate::{
+    ChangedFile, GateVerdict, PathRules, Policy, ProposedChange, Reason, ReasonEffect, VerifyResult,
+};
 use assize_types::Fingerprint;
-use assize_workspace::{Inside, Lock};
+use assize_workspace::{FolderLock, WorkspacePath};
 use tokio_util::sync::CancellationToken;
 
 use crate::execute::Decision;
 use crate::service::{DraftError, DraftService, wrong};
-use crate::state::{Proposed, Stage, Submission};
+use crate::state::{ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// What the tests of a submission came to: the reasons against it, and the last result.
-type Tested = (Vec<Reason>, Option<Verified>);
+/// Test result of a submission: the reasons against it, and the last verification.
+type Tested = (Vec<Reason>, Option<VerifyResult>);
 
 impl DraftService {
-    /// Decides on a submission; gives the transaction in which it was decided. `right` is the right to decide on it,
-    /// which a submission needs that is tested, or that an earlier transaction recorded. `gone` is
-    /// cancelled when the worker stops waiting for the answer.
+    /// Decides on a submission; returns the transaction in which it was decided. `right` is the submission's decision
+    /// lock, which is needed to test it or if an earlier transaction recorded it. `gone` is cancelled when the agent
+    /// stops waiting for the response.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
-        mut right: Option<Lock>,
+        mut right: Option<FolderLock>,
         id: u64,
         gone: &CancellationToken,
     ) -> Result<Transaction, DraftError> {
@@ -42,38 +44,38 @@ impl DraftService {
                 break untested;
             }
             drop(transaction);
-            right = Some(self.lock(right_name(id)).await?);
+            right = Some(self.lock(decision_lock_name(id)).await?);
             transaction = self.begin().await?;
         };
         transaction.write_submission(&submission);
-        // The tests may take long, and others may use the workspace meanwhile.
+        // Release the workspace lock: the tests may take long.
         drop(transaction);
         let tested = self.test(&submission, &policy).await;
-        // Much may have changed in the meantime: files, the contract, the switch.
+        // Files, the contract or the on/off switch may have changed meanwhile, so check everything again.
         let mut transaction = self.begin().await?;
         transaction.decide(id, Some(tested), gone).await?;
         Ok(transaction)
     }
 
-    /// Decides on a submission that an earlier transaction recorded, once no other process does.
+    /// Decides on a submission that an earlier transaction recorded, once no other process is deciding on it.
     pub(crate) async fn decide_earlier(
         self: &Arc<Self>,
         id: u64,
         gone: &CancellationToken,
     ) -> Result<Transaction, DraftError> {
-        let right = self.lock(right_name(id)).await?;
+        let right = self.lock(decision_lock_name(id)).await?;
         let transaction = self.begin().await?;
         self.decide(transaction, Some(right), id, gone).await
     }
 
-    /// The right to decide on a submission; `None` while another process has it.
-    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<Lock>, DraftError> {
-        self.try_lock(&right_name(id))
+    /// Takes the decision lock of a submission; `None` while another process holds it.
+    pub(crate) fn right_to_decide(&self, id: u64) -> Result<Option<FolderLock>, DraftError> {
+        self.try_lock(&decision_lock_name(id))
     }
 
     /// Runs the project's tests on a submission.
     async fn test(&self, submission: &Submission, policy: &Policy) -> Tested {
-        let changed = |file: &Proposed| {
+        let changed = |file: &ProposedFile| {
             Ok(ChangedFile {
                 path: file.path.clone(),
                 before: self.base(file.before)?,
@@ -85,28 +87,28 @@ impl DraftService {
         match files {
             Ok(files) => self.verification.run(submission.id, &files, policy).await,
             Err(error) => {
-                let message = format!("it could not be verified: {error}");
-                (vec![submission.reason(Effect::Escalate, "verify", message)], None)
+                let message = format!("the change could not be verified: {error}");
+                (vec![submission.reason(ReasonEffect::Escalate, "verify", message)], None)
             }
         }
     }
 
-    /// Begins to decide on every submission whose process is gone.
+    /// Starts to decide on every submission whose process died before it decided.
     pub async fn begin_to_decide_what_is_left(self: &Arc<Self>) -> Result<(), DraftError> {
         let state = self.state().await?;
-        let left = state.submissions.values().filter(|s| s.stage == Stage::Submitted);
+        let left = state.submissions.values().filter(|s| s.stage == SubmissionStage::Submitted);
         for id in left.map(|submission| submission.id) {
             let service = Arc::clone(self);
             self.deciding.spawn(async move {
-                if let Err(error) = service.decide_left(id).await {
-                    tracing::warn!(submission = id, %error, "nothing could be decided");
+                if let Err(error) = service.decide_orphaned(id).await {
+                    tracing::warn!(submission = id, %error, "cannot decide on the submission");
                 }
             });
         }
         Ok(())
     }
 
-    async fn decide_left(self: &Arc<Self>, id: u64) -> Result<(), DraftError> {
+    async fn decide_orphaned(self: &Arc<Self>, id: u64) -> Result<(), DraftError> {
         if let Some(right) = self.right_to_decide(id)? {
             let transaction = self.begin().await?;
             let gone = CancellationToken::new();
@@ -116,7 +118,7 @@ impl DraftService {
         Ok(())
     }
 
-    /// Waits for decisions that are under way here.
+    /// Waits for running decisions of this process.
     pub async fn finish_deciding(&self) {
         self.deciding.close();
         self.deciding.wait().await;
@@ -124,31 +126,33 @@ impl DraftService {
     }
 }
 
-/// The lock of the right to decide on a submission.
-fn right_name(id: u64) -> String {
+/// Name of a submission's decision lock.
+fn decision_lock_name(id: u64) -> String {
     format!("deciding-{id}")
 }
 
-/// The decision that the reasons come to.
+/// Derives the decision from the reasons.
 fn decision(
     submission: &Submission,
     (review, policy): (Review, Fingerprint),
     mut reasons: Vec<Reason>,
-    verified: Option<Verified>,
+    verified: Option<VerifyResult>,
     told: bool,
 ) -> Decision {
     if review == Review::Always && reasons.is_empty() {
-        let message = "every change here is looked at by a person";
-        reasons.push(submission.reason(Effect::Escalate, "review", message));
+        let message = "every change in this workspace needs a reviewer";
+        reasons.push(submission.reason(ReasonEffect::Escalate, "review", message));
     }
-    let verdict = Verdict::of(&reasons, review);
+    let verdict = GateVerdict::of(&reasons, review);
     let advice = match (review, verdict) {
-        (Review::Never, _) => Some("nobody is asked here: change less, or leave this file alone"),
-        (_, Verdict::Rejected) => Some("mend the rest; this alone would be for a person to decide"),
+        (Review::Never, _) => Some("reviews are disabled: reduce the change, or drop it"),
+        (_, GateVerdict::Rejected) => {
+            Some("fix the other reasons; this one alone needs a reviewer")
+        }
         _ => None,
     };
     if let Some(advice) = advice {
-        for reason in reasons.iter_mut().filter(|reason| reason.effect == Effect::Escalate) {
+        for reason in reasons.iter_mut().filter(|reason| reason.effect == ReasonEffect::Escalate) {
             reason.what_to_do = advice.to_owned();
         }
     }
@@ -156,8 +160,8 @@ fn decision(
 }
 
 impl Transaction {
-    /// Decides on a submission that waits for the gate, and executes that. Gives the submission and the policy back
-    /// where the project's tests must be run first.
+    /// Decides on a waiting submission and executes the decision. Returns the submission and the policy if the
+    /// project's tests must run first.
     async fn decide(
         &mut self,
         id: u64,
@@ -165,20 +169,21 @@ impl Transaction {
         gone: &CancellationToken,
     ) -> Result<Option<(Submission, Policy)>, DraftError> {
         let submission = self.submission(id)?.clone();
-        if submission.stage != Stage::Submitted {
+        if submission.stage != SubmissionStage::Submitted {
             return Ok(None);
         }
         let (policy, places) = self.policy()?;
         let mut reasons = self.check(&submission, &policy, &places)?;
-        let hopeless = |reason: &Reason| {
-            reason.effect == Effect::Reject || ["conflict", "symlink"].contains(&&*reason.rule)
+        let is_final = |reason: &Reason| {
+            reason.effect == ReasonEffect::Reject
+                || ["conflict", "symlink"].contains(&&*reason.rule)
         };
-        if tested.is_none() && !policy.verify.is_empty() && !reasons.iter().any(hopeless) {
+        if tested.is_none() && !policy.verify.is_empty() && !reasons.iter().any(is_final) {
             return Ok(Some((submission, policy)));
         }
         let (found, verified) = tested.unwrap_or_default();
         reasons.extend(found);
-        // While the tools are off a reviewer decides, even where none is asked otherwise.
+        // While the tools are off a reviewer decides, even if reviews are disabled.
         let review = if self.state().off { Review::Escalated } else { policy.review };
         let told = !gone.is_cancelled();
         let by = (review, policy.fingerprint());
@@ -186,7 +191,7 @@ impl Transaction {
         Ok(None)
     }
 
-    pub(crate) fn path(&self, path: &str) -> Result<Inside, DraftError> {
+    pub(crate) fn path(&self, path: &str) -> Result<WorkspacePath, DraftError> {
         self.service.workspace.inside(path).map_err(wrong)
     }
 
@@ -195,66 +200,65 @@ impl Transaction {
         &self,
         submission: &Submission,
         policy: &Policy,
-        places: &Places,
+        places: &PathRules,
     ) -> Result<Vec<Reason>, DraftError> {
         let mut reasons = Vec::new();
         if policy.task.as_deref().is_some_and(|only| only != submission.task.as_str()) {
-            let message = "the contract is about another task";
-            let reason = submission.reason(Effect::Reject, "path/not-allowed", message);
+            let message = "the contract is for another task";
+            let reason = submission.reason(ReasonEffect::Reject, "path/not-allowed", message);
             reasons.push(reason.advise("work on the task that the contract names"));
         }
         for proposed in &submission.files {
             match self.change_of(proposed) {
                 Ok(change) => reasons.extend(assize_gate::check(&change, policy, places)?),
-                // What cannot be checked may not pass.
+                // A change that cannot be checked must not pass.
                 Err(error) => {
-                    let message = format!("it cannot be looked at: {error}");
-                    reasons.push(submission.reason(Effect::Escalate, "unreadable", message));
+                    let message = format!("the change cannot be checked: {error}");
+                    reasons.push(submission.reason(ReasonEffect::Escalate, "unreadable", message));
                 }
             }
         }
         reasons.extend(self.too_many_files(submission, policy));
         if self.state().off {
             let message = "the draft tools are off: the change is kept as a proposed patch";
-            let reason = submission.reason(Effect::Escalate, "off", message);
+            let reason = submission.reason(ReasonEffect::Escalate, "off", message);
             reasons
                 .push(reason.advise(format!("`assize gate accept {}` applies it", submission.id)));
         }
         let names: BTreeSet<String> =
             submission.files.iter().map(|file| file.path.to_lowercase()).collect();
         if names.len() < submission.files.len() {
-            let message = "two of its files are the same on some disks";
-            reasons.push(submission.reason(Effect::Escalate, "look-alike", message));
+            let message = "two of its files are the same on case-insensitive file systems";
+            reasons.push(submission.reason(ReasonEffect::Escalate, "look-alike", message));
         }
         if policy.fingerprint() != submission.policy {
-            let message = "what the gate goes by has changed since it was handed in";
-            reasons.push(submission.reason(Effect::Escalate, "policy", message));
+            let message = "the gate's policy has changed since the submission";
+            reasons.push(submission.reason(ReasonEffect::Escalate, "policy", message));
         }
         Ok(reasons)
     }
 
-    /// That a task changes more files than it may; what it has changed already counts.
+    /// Reason if the task changes more files than allowed, including files of its accepted submissions.
     fn too_many_files(&self, submission: &Submission, policy: &Policy) -> Option<Reason> {
-        let earlier =
-            self.state().submissions.values().filter(|earlier| {
-                earlier.task == submission.task && earlier.stage == Stage::Accepted
-            });
+        let earlier = self.state().submissions.values().filter(|earlier| {
+            earlier.task == submission.task && earlier.stage == SubmissionStage::Accepted
+        });
         let files: BTreeSet<&str> = earlier
             .flat_map(|earlier| &earlier.files)
             .chain(&submission.files)
             .map(|file| file.path.as_str())
             .collect();
         let (count, most) = (files.len(), policy.max_files);
-        let message = format!("the task changes {count} files, and {most} may be changed");
-        (count > most).then(|| submission.reason(Effect::Escalate, "scope/files", message))
+        let message = format!("the task changes {count} files (at most {most})");
+        (count > most).then(|| submission.reason(ReasonEffect::Escalate, "scope/files", message))
     }
 
-    /// A draft beside the file that it is to replace.
-    fn change_of(&self, proposed: &Proposed) -> Result<Change, DraftError> {
+    /// The change that the gate checks: the draft and the file it replaces.
+    fn change_of(&self, proposed: &ProposedFile) -> Result<ProposedChange, DraftError> {
         let (path, service) = (self.path(&proposed.path)?, &self.service);
         let is_new = proposed.before.is_none();
         let now = service.workspace.find(&path, u64::MAX - 1);
-        Ok(Change {
+        Ok(ProposedChange {
             base: proposed.before.map(|hash| service.copy(hash)).transpose()?,
             draft: service.copy(proposed.after)?,
             draft_mode: proposed.draft_mode,

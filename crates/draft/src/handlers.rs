@@ -1,37 +1,39 @@
-//! The handlers of the draft tools: request a copy of a file, write and read the draft, and submit it. Every answer
-//! says what to do next; every path is hostile input.
+//! Handlers of the draft tools: request a copy of a file, write and read the draft, and submit it. Responses tell the
+//! agent what to do next. Paths are untrusted input.
 
 use std::sync::Arc;
 
 use assize_gate::secrets::SecretScanner;
 use assize_gate::{DRAFT_MODE, Diff, FileKind, Policy, TaskId};
 use assize_types::Fingerprint;
-use assize_workspace::{DRAFTS, FileError, HANDOFF, Inside, as_the_original};
+use assize_workspace::{DRAFTS, FileError, HANDOFF, WorkspacePath, as_the_original};
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{Read, Requested, Submit, Submitted, Written, answer};
+use crate::answers::{
+    DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse, answer,
+};
 use crate::names::{draft_name, draft_path, free_name};
 use crate::service::{DraftError, DraftService, file, wrong};
-use crate::state::{OpenDraft, Proposed, Step, Submission};
+use crate::state::{DraftStep, OpenDraft, ProposedFile, Submission};
 use crate::transaction::Transaction;
 
-/// The longest summary that is kept.
-const LONGEST_SUMMARY: usize = 2000;
+/// Maximum length of a summary.
+const MAX_SUMMARY: usize = 2000;
 
-/// Open drafts of one task, for each file that it may change.
-const DRAFTS_FOR_A_FILE: usize = 10;
+/// Maximum number of open drafts of a task, per file that it may change.
+const MAX_DRAFTS_PER_FILE: usize = 10;
 
 impl DraftService {
-    /// A copy of a file, to be edited as a draft.
+    /// Creates a draft: a copy of a file for editing.
     ///
     /// # Errors
-    /// When the file may not be drafted, with the reason.
+    /// If the file may not be drafted; the message has the reason.
     pub async fn request(
         self: &Arc<Self>,
         by: &str,
         source_path: &str,
         task_id: &str,
-    ) -> Result<Requested, DraftError> {
+    ) -> Result<DraftCreated, DraftError> {
         let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "request", task_id).await?;
         let (policy, places) = transaction.policy()?;
@@ -52,9 +54,11 @@ impl DraftService {
         let (name, note) =
             transaction.draft_for(by, &path, &task, &policy, (before, bytes)).await?;
         let new = || {
-            format!("there is no `{path}` yet: this draft proposes it as a new file, empty so far")
+            format!(
+                "`{path}` does not exist yet: this draft proposes it as a new file and is empty"
+            )
         };
-        Ok(Requested {
+        Ok(DraftCreated {
             draft_path: draft_path(&name),
             original_hash: before.map(|hash| hash.to_string()).unwrap_or_default(),
             line_count: String::from_utf8_lossy(bytes).lines().count(),
@@ -64,13 +68,13 @@ impl DraftService {
         })
     }
 
-    /// Puts new content into a draft.
+    /// Replaces the content of a draft.
     pub async fn write(
         self: &Arc<Self>,
         by: &str,
         path: &str,
         content: &str,
-    ) -> Result<Written, DraftError> {
+    ) -> Result<DraftWritten, DraftError> {
         let mut transaction = self.begin_if_on().await?;
         let draft = transaction.open_draft(by, "write", path).await?;
         let (policy, _) = transaction.policy()?;
@@ -78,13 +82,13 @@ impl DraftService {
         let (content, note) = as_the_original(&String::from_utf8_lossy(&base), content);
         if content.len() as u64 > policy.max_bytes {
             return Err(wrong(format!(
-                "the content has {} bytes, and a draft may have {}; the draft is as it was",
+                "the content has {} bytes (at most {} are allowed); the draft is unchanged",
                 content.len(),
                 policy.max_bytes
             )));
         }
         transaction.drafts.write(&draft.name, content.as_bytes()).map_err(file(&draft.name))?;
-        Ok(Written {
+        Ok(DraftWritten {
             success: true,
             new_hash: Fingerprint::of(content.as_bytes()).to_string(),
             line_count: content.lines().count(),
@@ -93,55 +97,53 @@ impl DraftService {
         })
     }
 
-    /// What is in a draft.
-    pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<Read, DraftError> {
+    /// Reads a draft.
+    pub async fn read(self: &Arc<Self>, by: &str, path: &str) -> Result<DraftContent, DraftError> {
         let mut transaction = self.begin_if_on().await?;
         let draft = transaction.draft(by, "read", path).await?;
         let bytes = transaction.read_draft(by, "read", &draft).await?.0;
-        let content = String::from_utf8(bytes).map_err(|_| {
-            wrong(format!("the draft `{path}` is no UTF-8 text any more; write it anew"))
-        })?;
+        let content = String::from_utf8(bytes)
+            .map_err(|_| wrong(format!("the draft `{path}` is not UTF-8 text; write it again")))?;
         let line_count = content.lines().count();
-        Ok(Read { content, line_count, messages: transaction.messages(&draft.task).await? })
+        Ok(DraftContent { content, line_count, messages: transaction.messages(&draft.task).await? })
     }
 
-    /// Hands drafts in, and waits a while for the verdict.
+    /// Submits drafts and waits for the verdict up to [`Options::patience`](crate::Options::patience).
     pub async fn submit(
         self: &Arc<Self>,
         by: &str,
-        submit: Submit<'_>,
-    ) -> Result<Submitted, DraftError> {
+        submit: SubmitRequest<'_>,
+    ) -> Result<SubmitResponse, DraftError> {
         let mut transaction = self.begin_if_on().await?;
         let task = transaction.task(by, "submit", submit.task_id).await?;
         let known = transaction.state().last_submission();
-        let id = match transaction.handed_in_before(&submit, &task) {
+        let id = match transaction.earlier_submission(&submit, &task) {
             Some(id) => id,
-            None => transaction.take_in(by, submit, &task).await?,
+            None => transaction.record_drafts(by, submit, &task).await?,
         };
         let again = id <= known;
         let mut answer = self.verdict((!again).then_some(transaction), id, &task).await?;
         if again {
-            let said = format!(
-                "this is what became of {}, and nothing new was handed in: ",
-                answer.message_id
-            );
-            answer.next.insert_str(0, &said);
+            let prefix =
+                format!("this is the status of {}; nothing new was submitted: ", answer.message_id);
+            answer.next.insert_str(0, &prefix);
         }
         Ok(answer)
     }
 
-    /// Has the gate decide on a submission, and waits for the verdict as long as workers wait. `transaction` is the
-    /// one that recorded it; without one, it was recorded earlier.
+    /// Makes the gate decide on a submission and waits for the verdict up to
+    /// [`Options::patience`](crate::Options::patience). `transaction` is the one that recorded it; `None` if it was
+    /// recorded earlier.
     pub(crate) async fn verdict(
         self: &Arc<Self>,
         transaction: Option<Transaction>,
         id: u64,
         task: &TaskId,
-    ) -> Result<Submitted, DraftError> {
+    ) -> Result<SubmitResponse, DraftError> {
         let gone = CancellationToken::new();
         let waiting = gone.clone().drop_guard();
         let service = Arc::clone(self);
-        // The decision goes on if the worker stops waiting.
+        // The decision continues if the agent stops waiting.
         let deciding = self.deciding.spawn(async move {
             match transaction {
                 Some(transaction) => service.decide(transaction, None, id, &gone).await,
@@ -150,12 +152,13 @@ impl DraftService {
         });
         let mut transaction = match tokio::time::timeout(self.options.patience, deciding).await {
             Ok(decided) => {
-                let broke = |_| wrong("the gate broke off; hand it in again");
-                decided.map_err(broke)??
+                let failed = |_| wrong("the gate failed unexpectedly; submit it again");
+                decided.map_err(failed)??
             }
             Err(_) => self.begin().await?,
         };
-        // In a transaction nothing else decides: either it is decided and this tells so, or a later answer will.
+        // Decisions need a transaction. This response reports a decision made before this one; a message reports a
+        // later one.
         drop(waiting);
         let messages = transaction.messages(task).await?;
         Ok(answer(transaction.submission(id)?, messages))
@@ -163,40 +166,40 @@ impl DraftService {
 }
 
 impl Transaction {
-    /// Finds the open draft of a file, or opens one; gives its name and what to say about it.
+    /// Finds the open draft of a file or creates one; returns its name and a note for the agent.
     async fn draft_for(
         &mut self,
         by: &str,
-        path: &Inside,
+        path: &WorkspacePath,
         task: &TaskId,
         policy: &Policy,
         (before, bytes): (Option<Fingerprint>, &[u8]),
     ) -> Result<(String, Option<&'static str>), DraftError> {
         let path_text = path.to_string();
-        let is_it = |draft: &&OpenDraft| draft.task == *task && draft.path == path_text;
-        let (name, note) = match self.state().drafts.values().find(is_it) {
+        let is_same = |draft: &&OpenDraft| draft.task == *task && draft.path == path_text;
+        let (name, note) = match self.state().drafts.values().find(is_same) {
             Some(OpenDraft { submission: Some(id), .. }) => return Err(waits(*id)),
             Some(draft) if draft.before != before => {
                 let note =
-                    "the file has changed since, so the draft starts again from what it is now";
+                    "the file has changed, so the draft starts again from its current content";
                 (draft.name.clone(), Some(note))
             }
             Some(draft) if self.drafts.stat(&draft.name).is_ok_and(|there| there.is_some()) => {
-                let note = "the draft is open already; what was written to it is kept";
+                let note = "the draft is already open; its content is kept";
                 return Ok((draft.name.clone(), Some(note)));
             }
             Some(draft) => (draft.name.clone(), None),
             None => {
                 let open = self.state().drafts.values().filter(|draft| draft.task == *task).count();
-                if open >= policy.max_files * DRAFTS_FOR_A_FILE {
+                if open >= policy.max_files * MAX_DRAFTS_PER_FILE {
                     let why =
-                        format!("the task `{task}` has {open} open drafts; hand some in first");
+                        format!("the task `{task}` has {open} open drafts; submit some first");
                     return Err(wrong(why));
                 }
                 (free_name(self.state(), path, task), None)
             }
         };
-        let step = Step::Requested {
+        let step = DraftStep::Requested {
             task: task.clone(),
             path: path_text,
             draft: name.clone(),
@@ -208,11 +211,11 @@ impl Transaction {
         Ok((name, note))
     }
 
-    /// Takes in what is handed in: copies of the drafts that nobody can change any more.
-    async fn take_in(
+    /// Records a submission with immutable copies of the drafts.
+    async fn record_drafts(
         &mut self,
         by: &str,
-        submit: Submit<'_>,
+        submit: SubmitRequest<'_>,
         task: &TaskId,
     ) -> Result<u64, DraftError> {
         let draft = self.open_draft(by, "submit", submit.draft_path).await?;
@@ -243,7 +246,7 @@ impl Transaction {
         let (mut files, mut unchanged) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match self.propose(by, draft).await? {
-                // Nobody has written to it yet.
+                // This draft of a new file was never written to.
                 Some(new) if new.before.is_none() && new.added == 0 && draft.name != named => {}
                 Some(proposed) => files.push(proposed),
                 None => unchanged.push(draft.path.as_str()),
@@ -252,39 +255,39 @@ impl Transaction {
         if files.is_empty() {
             let names = unchanged.join("`, `");
             return Err(wrong(format!(
-                "the draft changes nothing in `{names}`; write the change to it first"
+                "the draft does not change `{names}`; write the change to it first"
             )));
         }
         self.record_submission(by, task, (summary, None), files).await
     }
 
-    /// A summary of at most so many characters, without a secret in it.
+    /// Shortens a summary; rejects it if it contains a secret.
     pub(crate) fn summary(&self, text: &str) -> Result<String, DraftError> {
-        let summary = assize_types::text::shorten(text.trim(), LONGEST_SUMMARY);
+        let summary = assize_types::text::shorten(text.trim(), MAX_SUMMARY);
         let secrets = SecretScanner::get()?;
         let in_summary = |line| secrets.in_line(line, FileKind::Prose);
         match summary.lines().flat_map(in_summary).next() {
             None => Ok(summary),
             Some(found) => Err(wrong(format!(
-                "the summary has {} in it; leave that out and hand it in again",
+                "the summary contains {}; remove that and submit again",
                 found.what
             ))),
         }
     }
 
-    /// Records a submission, which the gate decides on next; returns its number. The entry of a caller that was
-    /// cancelled may be written first, so the number is known only once both are read back.
+    /// Records a submission for the gate to decide on; returns its number. The entry of a cancelled caller may be
+    /// written first, so the number is known only after reading both back.
     pub(crate) async fn record_submission(
         &mut self,
         by: &str,
         task: &TaskId,
         (summary, key): (String, Option<&str>),
-        files: Vec<Proposed>,
+        files: Vec<ProposedFile>,
     ) -> Result<u64, DraftError> {
         let (policy, _) = self.policy()?;
         let policy = self.service.keep(&policy.to_bytes())?;
         let (task, owned) = (task.clone(), key.map(str::to_owned));
-        let step = Step::Submitted { task, summary, files, policy, key: owned };
+        let step = DraftStep::Submitted { task, summary, files, policy, key: owned };
         let entry = self.record(by, step).await?;
         let recorded = match key {
             Some(key) => self.state().submission_with_key(key),
@@ -294,26 +297,26 @@ impl Transaction {
         Ok(recorded.ok_or_else(lost)?.id)
     }
 
-    /// The draft that is meant by a path.
+    /// Finds the draft of a path.
     async fn draft(&mut self, by: &str, tool: &str, path: &str) -> Result<OpenDraft, DraftError> {
         let name = draft_name(path, &self.service.workspace.roots());
         let Some(name) = name else {
             let why = format!(
-                "`{}` is no draft in `{HANDOFF}/{DRAFTS}`, the only place that drafts are in; use the \
-                 `draft_path` that you were given",
+                "`{}` is not a draft in `{HANDOFF}/{DRAFTS}`; use the \
+                 `draft_path` that `ollama_request_draft` returned",
                 assize_types::text::shorten(path, 200)
             );
             return Err(self.refuse(by, tool, None, path, why).await);
         };
         let missing = || {
             wrong(format!(
-                "there is no open draft `{name}`; ask for one with `ollama_request_draft`"
+                "there is no open draft `{name}`; request one with `ollama_request_draft`"
             ))
         };
         self.state().drafts.get(&name).cloned().ok_or_else(missing)
     }
 
-    /// The same, if it can still be changed.
+    /// Finds the draft of a path, if it can still be changed.
     async fn open_draft(
         &mut self,
         by: &str,
@@ -327,7 +330,7 @@ impl Transaction {
         }
     }
 
-    /// What is in a draft, and its permissions.
+    /// Reads the content and permissions of a draft.
     async fn read_draft(
         &mut self,
         by: &str,
@@ -338,14 +341,12 @@ impl Transaction {
         match self.drafts.read_with_mode(&draft.name, policy.max_bytes) {
             Ok(found) => Ok(found),
             Err(FileError::Missing) => Err(wrong(format!(
-                "the draft `{}` is not there any more; ask for it again with `ollama_request_draft`",
+                "the draft `{}` was deleted; request it again with `ollama_request_draft`",
                 draft.name
             ))),
             Err(error @ (FileError::Link | FileError::Special)) => {
-                let why = format!(
-                    "something else is in the place of the draft `{}`: {error}",
-                    draft.name
-                );
+                let why =
+                    format!("the draft `{}` was replaced by something else: {error}", draft.name);
                 let (task, path) = (draft.task.to_string(), draft_path(&draft.name));
                 Err(self.refuse(by, tool, Some(&task), &path, why).await)
             }
@@ -353,30 +354,30 @@ impl Transaction {
         }
     }
 
-    /// A draft as part of a submission, with an immutable copy of it; `None` if it changes nothing.
+    /// Builds a file of a submission from a draft, with an immutable copy; `None` if it changes nothing.
     async fn propose(
         &mut self,
         by: &str,
         draft: &OpenDraft,
-    ) -> Result<Option<Proposed>, DraftError> {
+    ) -> Result<Option<ProposedFile>, DraftError> {
         let (bytes, draft_mode) = self.read_draft(by, "submit", draft).await?;
         let base = self.service.base(draft.before)?;
         if bytes == base && draft.before.is_some() {
             return Ok(None);
         }
         let proposed = self.proposed_file(&draft.path, (draft.before, &base), &bytes)?;
-        Ok(Some(Proposed { draft: Some(draft.name.clone()), draft_mode, ..proposed }))
+        Ok(Some(ProposedFile { draft: Some(draft.name.clone()), draft_mode, ..proposed }))
     }
 
-    /// A file of a submission, with an immutable copy of its new content.
+    /// Builds a file of a submission, with an immutable copy of its new content.
     pub(crate) fn proposed_file(
         &self,
         path: &str,
         (before, base): (Option<Fingerprint>, &[u8]),
         content: &[u8],
-    ) -> Result<Proposed, DraftError> {
+    ) -> Result<ProposedFile, DraftError> {
         let diff = Diff::between(&String::from_utf8_lossy(base), &String::from_utf8_lossy(content));
-        Ok(Proposed {
+        Ok(ProposedFile {
             path: path.to_owned(),
             draft: None,
             before,
@@ -387,9 +388,9 @@ impl Transaction {
         })
     }
 
-    /// The submission that a draft was handed in with before, where it has not been asked for anew since: whoever
-    /// asks again, as after a crash, has the same answer.
-    fn handed_in_before(&self, submit: &Submit<'_>, task: &TaskId) -> Option<u64> {
+    /// Finds the submission that already contains a draft, unless the draft was requested again since. A repeated
+    /// submit, for example after a crash, gets the same response.
+    fn earlier_submission(&self, submit: &SubmitRequest<'_>, task: &TaskId) -> Option<u64> {
         let name = draft_name(submit.draft_path, &self.service.workspace.roots())?;
         if self.state().drafts.get(&name).is_some_and(|draft| draft.submission.is_none()) {
             return None;
@@ -401,9 +402,9 @@ impl Transaction {
     }
 }
 
-/// That a file's change is submitted, and not to be changed.
+/// Error for a file with a waiting submission.
 pub(crate) fn waits(id: u64) -> DraftError {
     wrong(format!(
-        "this change is submitted and waits for a decision (submission {id}); work on something else until it is made"
+        "this change is submitted and waits for a decision (submission {id}); work on other files until then"
     ))
 }

@@ -1,17 +1,17 @@
-//! The folder of drafts in a workspace, and what keeps it out of a repository.
+//! Sets up the drafts folder of a workspace and keeps it out of the git repository.
 
 use std::path::Path;
 
 use assize_types::{Failure, FailureKind};
 use assize_workspace::{DRAFTS, FileError, HANDOFF, Workspace};
 
-/// The name of the file that lists what a repository leaves out.
+/// Name of git's ignore file.
 const IGNORE: &str = ".gitignore";
 
-/// The longest such file, in bytes.
-const LONGEST: u64 = 16 << 20;
+/// Maximum size of the ignore file in bytes.
+const MAX_SIZE: u64 = 16 << 20;
 
-/// Lines that leave drafts out already.
+/// Lines that already ignore drafts.
 const KNOWN: [&str; 7] = [
     "/_handoff/*",
     "_handoff/*",
@@ -22,7 +22,7 @@ const KNOWN: [&str; 7] = [
     "**/_handoff/",
 ];
 
-/// The lines that keep drafts out of a repository, and the contract in it.
+/// Lines that make git ignore drafts but not the contract.
 pub const IGNORED: &str = "/_handoff/*\n!/_handoff/TASK_CONTRACT.json";
 
 /// The `.gitignore` of a workspace.
@@ -37,13 +37,13 @@ fn failed(folder: &Path, what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Environment, message)
 }
 
-/// Makes the folder of drafts in a workspace, and reads its `.gitignore`.
+/// Creates the drafts folder of a workspace and reads its `.gitignore`.
 pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
     let workspace = Workspace::open(folder).map_err(|error| failed(folder, "", &error))?;
     let made = workspace.root().folder(HANDOFF).and_then(|handoff| handoff.folder(DRAFTS));
     made.map_err(|error| failed(folder, HANDOFF, &error))?;
-    // Through no link: it may lead anywhere.
-    let text = match workspace.root().read(IGNORE, LONGEST) {
+    // Does not follow a link, which could lead anywhere.
+    let text = match workspace.root().read(IGNORE, MAX_SIZE) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(FileError::Missing) => String::new(),
         Err(error) => return Err(failed(folder, IGNORE, &error)),
@@ -52,12 +52,12 @@ pub fn prepare(folder: &Path) -> Result<IgnoreFile, Failure> {
 }
 
 impl IgnoreFile {
-    /// Whether it leaves drafts out.
+    /// Whether the file already ignores drafts.
     pub fn leaves_drafts_out(&self) -> bool {
         self.text.lines().any(|line| KNOWN.contains(&line.trim()))
     }
 
-    /// Adds the lines that leave drafts out.
+    /// Adds the lines that ignore drafts.
     pub fn leave_drafts_out(&self, folder: &Path) -> Result<(), Failure> {
         let gap = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         let added = self.workspace.root().append(IGNORE, format!("{gap}{IGNORED}\n").as_bytes());

@@ -1,10 +1,10 @@
-//! Drafts behind a gate: those who propose changes to files never touch them.
+//! Drafts behind a gate: agents propose changes to files and never edit them directly.
 //!
-//! A [`DraftService`] gives workers copies of files, and takes in the drafts that they write and submit ([`tools`]).
-//! The gate checks what would change; what it accepts is applied, all of it or none. Every step is an entry in the
-//! audit log, and the state of a workspace is the sum of its entries: the [`DraftState`].
+//! A [`DraftService`] gives agents copies of files and accepts the drafts that they write and submit ([`tools`]). The
+//! gate checks each change; accepted changes are applied completely or not at all. Every step is an entry in the audit
+//! log, and a workspace's [`DraftState`] is computed from its entries.
 //!
-//! [`work`] is a worker of our own.
+//! [`work`] is our own agent.
 
 mod answers;
 pub mod audit;
@@ -27,17 +27,20 @@ mod view;
 mod visible;
 pub mod work;
 
-pub use assize_gate::{Diff, Effect, Reason, Verified};
+pub use assize_gate::{Diff, Reason, ReasonEffect, VerifyResult};
 pub use assize_workspace::{DRAFTS, HANDOFF};
 
-pub use answers::{Answer, Read, Requested, Submit, Submitted, Written};
-pub use ledger::{Mirror, TRANSITIONS};
-pub use propose::{NewContent, Proposal, Seen};
+pub use answers::{
+    DraftContent, DraftCreated, DraftWritten, SubmissionStatus, SubmitRequest, SubmitResponse,
+};
+pub use ledger::{LogComparison, TRANSITIONS};
+pub use propose::{FileProposal, ProposedContent, SeenFile};
 pub use review::Force;
-pub use service::{DraftError, DraftService, GATE, Options};
+pub use service::{DraftError, DraftOptions, DraftService, GATE};
 pub use settings::{desk, keep, options, policy, verifier};
 pub use state::{
-    DraftState, Message, MessageKind, OpenDraft, Proposed, Stage, Step, Submission, message_id,
+    AgentMessage, DraftState, DraftStep, MessageKind, OpenDraft, ProposedFile, Submission,
+    SubmissionStage, message_id,
 };
-pub use sweep::{Cleared, Emptied};
+pub use sweep::{EmptyResult, SweepResult};
 pub use view::{SubmissionView, meanwhile};

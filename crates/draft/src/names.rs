@@ -1,22 +1,22 @@
-//! What drafts are called, and which one is meant.
+//! Names of draft files.
 
 use std::path::{Component, Path};
 
 use assize_gate::TaskId;
 use assize_types::Fingerprint;
-use assize_workspace::{DRAFTS, HANDOFF, Inside, UNFINISHED};
+use assize_workspace::{DRAFTS, HANDOFF, UNFINISHED, WorkspacePath};
 
 use crate::state::DraftState;
 
-/// The longest name of a draft that has the whole name of its file in it.
-const LONGEST: usize = 200;
+/// Maximum length of a draft name that contains the whole name of its file.
+const MAX_NAME: usize = 200;
 
-/// A draft's path as workers see it.
+/// Path of a draft as shown to agents.
 pub(crate) fn draft_path(name: &str) -> String {
     format!("{HANDOFF}/{DRAFTS}/{name}")
 }
 
-/// The name of the draft that is meant by a path: full, from the workspace's folder, or the name alone.
+/// Parses a draft path: absolute, relative to the workspace, or only the name.
 pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     let path = Path::new(text);
     let below = match path.is_absolute() {
@@ -38,21 +38,21 @@ pub(crate) fn draft_name(text: &str, roots: &[&Path]) -> Option<String> {
     (name.ends_with(".draft") && name.len() <= 255).then(|| name.to_owned())
 }
 
-/// A name for a draft that no other has: `{name of the file}.{task}.draft`, or with a hash of its path.
-pub(crate) fn free_name(state: &DraftState, path: &Inside, task: &TaskId) -> String {
+/// Returns an unused draft name: `{file name}.{task}.draft`, or with a hash of the path.
+pub(crate) fn free_name(state: &DraftState, path: &WorkspacePath, task: &TaskId) -> String {
     let taken = |name: &str| {
         let name = name.to_lowercase();
         state.drafts.keys().any(|other| other.to_lowercase() == name)
     };
-    // What begins like an unfinished file would be taken for one.
+    // Otherwise the draft would be mistaken for an unfinished file.
     let start = if path.name().starts_with(UNFINISHED) { "_" } else { "" };
     let plain = format!("{start}{}.{task}.draft", path.name());
-    if plain.len() <= LONGEST && !taken(&plain) {
+    if plain.len() <= MAX_NAME && !taken(&plain) {
         return plain;
     }
     let hash = Fingerprint::of(path.to_string()).to_string();
     let cut: String = path.name().chars().take(40).collect();
     let named = |digits: usize| format!("{start}{cut}.{task}.{}.draft", &hash[..digits]);
-    // Somebody may have called a task like that.
+    // Another task's name may produce the same draft name.
     (8..=hash.len()).map(named).find(|name| !taken(name)).unwrap_or_else(|| named(hash.len()))
 }

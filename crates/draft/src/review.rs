@@ -1,37 +1,37 @@
-//! What reviewers do: accept, reject and undo submissions, and switch the draft tools off and on.
+//! Actions of reviewers: accept, reject and undo submissions, and switch the draft tools on and off.
 
 use std::sync::Arc;
 
-use assize_gate::{Effect, Verdict};
+use assize_gate::{GateVerdict, ReasonEffect};
 use assize_types::Fingerprint;
 use assize_types::text::shorten;
-use assize_workspace::{Lock, Replacing};
+use assize_workspace::{FileReplacement, FolderLock};
 
 use crate::execute::Decision;
 use crate::service::{DraftError, DraftService, file, wrong};
-use crate::state::{Proposed, Stage, Step, Submission};
+use crate::state::{DraftStep, ProposedFile, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// Whether a reviewer accepts a draft although its file has changed meanwhile.
+/// Whether to accept a draft although its file has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
     No,
-    /// The draft replaces whatever is there now.
+    /// Overwrite the current file.
     Yes,
 }
 
 impl DraftService {
-    /// Accepts a waiting submission, on behalf of a reviewer.
+    /// Accepts a waiting submission on behalf of a reviewer.
     ///
     /// # Errors
-    /// When it does not wait any more, or the files have changed.
+    /// If it is not waiting any more, or the files have changed.
     pub async fn accept(
         self: &Arc<Self>,
         by: &str,
         id: u64,
         force: Force,
     ) -> Result<(), DraftError> {
-        let _right = self.reviewers_right(id)?;
+        let _lock = self.reviewers_right(id)?;
         let mut transaction = self.begin().await?;
         let submission = transaction.waiting(id)?;
         let (policy, _) = transaction.policy()?;
@@ -40,65 +40,66 @@ impl DraftService {
             let before = transaction.replaced(proposed, force)?;
             let after = Some(proposed.after);
             if before != after {
-                files.push(Replacing { path: proposed.path.clone(), before, after });
+                files.push(FileReplacement { path: proposed.path.clone(), before, after });
             }
         }
         let (reasons, policy) = (submission.reasons.clone(), policy.fingerprint());
-        let decision = Decision::by_reviewer(&submission, Verdict::Accepted, reasons, policy);
+        let decision = Decision::by_reviewer(&submission, GateVerdict::Accepted, reasons, policy);
         match transaction.accept(by, &submission, decision, files).await? {
             None => Ok(()),
             Some(why) => Err(DraftError::Conflict(why)),
         }
     }
 
-    /// Rejects a waiting submission, on behalf of a reviewer.
+    /// Rejects a waiting submission on behalf of a reviewer.
     pub async fn reject(self: &Arc<Self>, by: &str, id: u64, why: &str) -> Result<(), DraftError> {
-        let _right = self.reviewers_right(id)?;
+        let _lock = self.reviewers_right(id)?;
         let mut transaction = self.begin().await?;
         let submission = transaction.waiting(id)?;
         let message = match why.trim() {
-            "" => "a person rejected it".to_owned(),
-            why => format!("a person rejected it: {}", shorten(why, 2000)),
+            "" => "a reviewer rejected the change".to_owned(),
+            why => format!("a reviewer rejected the change: {}", shorten(why, 2000)),
         };
-        let reason = submission.reason(Effect::Reject, "person", message);
-        let reason = reason.advise("do what they say");
-        // An invalid contract does not keep a reviewer from rejecting.
+        let reason = submission.reason(ReasonEffect::Reject, "person", message);
+        let reason = reason.advise("follow the reviewer's comment");
+        // An invalid contract must not keep a reviewer from rejecting.
         let policy = transaction.policy().map_or(submission.policy, |(now, _)| now.fingerprint());
-        // The reviewer's reason replaces the gate's doubts.
-        let decision = Decision::by_reviewer(&submission, Verdict::Rejected, vec![reason], policy);
+        // The reviewer's reason replaces those of the gate.
+        let decision =
+            Decision::by_reviewer(&submission, GateVerdict::Rejected, vec![reason], policy);
         transaction.settle(by, &submission, decision).await
     }
 
-    /// Rolls back an accepted submission: the files are again what they were, byte for byte.
+    /// Rolls back an accepted submission: restores the previous files byte for byte.
     ///
     /// # Errors
-    /// When it was not accepted, or the files have changed since.
+    /// If it was not accepted, or the files have changed since.
     pub async fn undo(self: &Arc<Self>, by: &str, id: u64) -> Result<(), DraftError> {
         let mut transaction = self.begin().await?;
         let submission = transaction.submission(id)?;
-        if submission.stage != Stage::Accepted {
+        if submission.stage != SubmissionStage::Accepted {
             let stage = submission.stage.name();
             return Err(wrong(format!("submission {id} is {stage}, not accepted")));
         }
         if submission.swept {
-            let why = format!("what was before submission {id} is not kept any more");
+            let why = format!("the files before submission {id} are not kept any more");
             return Err(wrong(why));
         }
         transaction.undo(by, id).await
     }
 
-    /// Switches the draft tools on or off; whether that changed anything.
+    /// Switches the draft tools on or off; returns whether that changed anything.
     pub async fn switch(self: &Arc<Self>, by: &str, on: bool) -> Result<bool, DraftError> {
         let mut transaction = self.begin().await?;
         let changes = transaction.state().off == on;
         if changes {
-            transaction.record(by, Step::Switched { on }).await?;
+            transaction.record(by, DraftStep::Switched { on }).await?;
         }
         Ok(changes)
     }
 
-    /// A reviewer's right to decide on a submission.
-    pub(crate) fn reviewers_right(&self, id: u64) -> Result<Lock, DraftError> {
+    /// Takes the decision lock of a submission for a reviewer.
+    pub(crate) fn reviewers_right(&self, id: u64) -> Result<FolderLock, DraftError> {
         let verified = || format!("submission {id} is being verified; wait until that is done");
         self.right_to_decide(id)?.ok_or_else(|| wrong(verified()))
     }
@@ -112,13 +113,13 @@ impl Transaction {
             return Ok(submission.clone());
         }
         let stage = submission.stage.name();
-        Err(wrong(format!("submission {id} is {stage}, and waits for nobody")))
+        Err(wrong(format!("submission {id} is already {stage}")))
     }
 
-    /// What an accepted draft replaces: the file that it was made from, or whatever is there now.
+    /// Hash of the file that an accepted draft replaces: the file it was made from, or with force the current one.
     fn replaced(
         &self,
-        proposed: &Proposed,
+        proposed: &ProposedFile,
         force: Force,
     ) -> Result<Option<Fingerprint>, DraftError> {
         let path = self.path(&proposed.path)?;
@@ -129,7 +130,7 @@ impl Transaction {
                 "`{}` has changed since the draft was made from it",
                 proposed.path
             ))),
-            // So that it can be restored.
+            // Keep a copy, so that undo can restore it.
             (Some(original), Force::Yes) => {
                 self.service.keep(&original.bytes)?;
                 Ok(hash)

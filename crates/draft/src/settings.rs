@@ -1,20 +1,20 @@
-//! Draft services as the settings ask for them.
+//! Creates draft services from the settings.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::{Environment, Settings};
-use assize_gate::{Policy, Verifier, Verify, VerifyMost};
+use assize_gate::{Policy, Verifier, VerifyCommand, VerifyLimits};
 use assize_run::Store;
-use assize_sandbox::Sandboxes;
+use assize_sandbox::SandboxFactory;
 use assize_types::{Failure, FailureKind};
 use assize_workspace::GitSettings;
 
-use crate::service::{DraftService, Options};
-use crate::verifier::InSandbox;
+use crate::service::{DraftOptions, DraftService};
+use crate::verifier::SandboxVerifier;
 
-/// What the gate goes by, as the settings have it.
+/// The gate's policy from the settings.
 pub fn policy(config: &Settings) -> Result<Policy, Failure> {
     let (draft, verification) = (&config.draft, &config.verification);
     let policy = Policy {
@@ -25,8 +25,8 @@ pub fn policy(config: &Settings) -> Result<Policy, Failure> {
         review: *draft.review,
         readable: (*draft.readable).clone(),
         protected: (*draft.protected).clone(),
-        verify: verification.verify.as_deref().map(Verify::command).into_iter().collect(),
-        verify_most: VerifyMost {
+        verify: verification.verify.as_deref().map(VerifyCommand::command).into_iter().collect(),
+        verify_most: VerifyLimits {
             memory_mb: *verification.verify_memory >> 20,
             seconds: *verification.verify_seconds,
             layers: (*verification.verify_layers).clone(),
@@ -38,33 +38,33 @@ pub fn policy(config: &Settings) -> Result<Policy, Failure> {
     Ok(policy)
 }
 
-/// What a desk is set up with, as the settings have it.
-pub fn options(config: &Settings) -> Result<Options, Failure> {
-    Ok(Options { policy: policy(config)?, ..Options::default() })
+/// Options of a draft service from the settings.
+pub fn options(config: &Settings) -> Result<DraftOptions, Failure> {
+    Ok(DraftOptions { policy: policy(config)?, ..DraftOptions::default() })
 }
 
-/// How long what is settled is kept.
+/// How long settled submissions and abandoned drafts are kept.
 pub fn keep(config: &Settings) -> Duration {
     Duration::from_secs(*config.undo.keep_days * 24 * 60 * 60)
 }
 
-/// The desk of a workspace.
+/// Opens the draft service of a workspace.
 pub fn desk(
     folder: &Path,
-    around: &Environment,
+    environment: &Environment,
     store: Arc<dyn Store>,
-    how: Options,
+    options: DraftOptions,
 ) -> Result<Arc<DraftService>, Failure> {
     if !folder.is_dir() {
         let message = format!("there is no folder `{}`", folder.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
-    let git = GitSettings::of(&around.home, |name| around.environment.get(name).cloned());
-    let how = Options { git, ..how };
-    Ok(DraftService::open(folder, &around.state_folder.join("drafts"), store, how)?)
+    let git = GitSettings::of(&environment.home, |name| environment.environment.get(name).cloned());
+    let options = DraftOptions { git, ..options };
+    Ok(DraftService::open(folder, &environment.state_folder.join("drafts"), store, options)?)
 }
 
 /// The verifier that runs the project's own tests in a sandbox.
-pub fn verifier(sandboxes: &Sandboxes) -> Arc<dyn Verifier> {
-    Arc::new(InSandbox { sandboxes: sandboxes.clone() })
+pub fn verifier(sandboxes: &SandboxFactory) -> Arc<dyn Verifier> {
+    Arc::new(SandboxVerifier { sandboxes: sandboxes.clone() })
 }

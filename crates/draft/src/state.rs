@@ -1,61 +1,61 @@
-//! The steps that happen to the drafts of a workspace, and its state: the sum of the steps.
+//! Steps recorded about the drafts of a workspace, and the state computed from them.
 
 use std::collections::BTreeMap;
 
-use assize_gate::{Effect, Reason, TaskId, Verdict, Verified};
+use assize_gate::{GateVerdict, Reason, ReasonEffect, TaskId, VerifyResult};
 use assize_run::AuditEntry;
 use assize_types::Fingerprint;
-use assize_workspace::Replacing;
+use assize_workspace::FileReplacement;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use strum::{IntoStaticStr, VariantArray};
 
-/// One thing that happened. What it is called and what it carries stand in the audit log.
+/// A step of the draft workflow, recorded as action and detail in the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", content = "detail", rename_all = "snake_case")]
-pub enum Step {
-    /// A worker asked for a copy of a file.
+pub enum DraftStep {
+    /// An agent requested a copy of a file.
     Requested {
         task: TaskId,
         path: String,
         draft: String,
-        /// The file's content, if there is such a file.
+        /// Hash of the file's content, if the file exists.
         before: Option<Fingerprint>,
         policy: Fingerprint,
     },
-    /// A worker submits its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1, in the order of
-    /// their entries; the entry itself has no number, as another may be written before it.
+    /// An agent submitted its changes: `DRAFT_READY`. Submissions of a workspace are numbered from 1 in the order of
+    /// their entries. The entry has no number, because another entry may be written before it.
     Submitted {
         task: TaskId,
         summary: String,
-        files: Vec<Proposed>,
+        files: Vec<ProposedFile>,
         policy: Fingerprint,
         /// Idempotency key: a second entry with the same key is the same submission.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// What becomes of it. Where it is to be applied, this is written down before it is; else it is
-    /// `DRAFT_REJECTED` or `DRAFT_ESCALATED`.
+    /// A verdict on a submission. To apply one, the intent is recorded first, with `accepted`; other verdicts are the
+    /// messages `DRAFT_REJECTED` and `DRAFT_ESCALATED`.
     Decided {
         submission: u64,
-        verdict: Verdict,
+        verdict: GateVerdict,
         reasons: Vec<Reason>,
-        /// What is to be replaced.
-        files: Vec<Replacing>,
+        /// Files to replace.
+        files: Vec<FileReplacement>,
         policy: Fingerprint,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        verified: Option<Verified>,
-        /// The worker learns of it by the answer to what it asked.
+        verified: Option<VerifyResult>,
+        /// Whether the response to the agent's call reports the verdict; otherwise a message does.
         told: bool,
     },
-    /// It was applied: `DRAFT_ACCEPTED`.
+    /// The change was applied: `DRAFT_ACCEPTED`.
     Applied { submission: u64, told: bool },
-    /// It was not, after all.
+    /// The change could not be applied.
     NotApplied { submission: u64, why: String },
-    /// What was applied will be taken back.
-    Undoing { submission: u64, files: Vec<Replacing> },
-    /// It was: `DRAFT_UNDONE`.
+    /// The intent to roll back an applied change.
+    Undoing { submission: u64, files: Vec<FileReplacement> },
+    /// The change was rolled back: `DRAFT_UNDONE`.
     Undone { submission: u64 },
     /// A path was refused.
     Refused {
@@ -65,89 +65,87 @@ pub enum Step {
         path: String,
         why: String,
     },
-    /// The worker of a task has had all messages up to this one.
+    /// Messages up to this one were delivered to the agent of a task.
     Told { task: TaskId, up_to: u64 },
-    /// The tools were switched on or off.
+    /// The draft tools were switched on or off.
     Switched { on: bool },
     /// A draft that was never submitted was deleted.
     Expired { draft: String, task: TaskId },
-    /// What was kept of settled submissions was put away.
+    /// Copies of settled submissions were deleted.
     Swept { submissions: Vec<u64>, copies: usize },
-    /// The log in the workspace ended too early, and was completed.
+    /// The log in the workspace was too short and was completed.
     LogCompleted { lines_there: usize, lines_added: usize },
-    /// The log in the workspace was another's, as after a move of the folder, and was put aside.
+    /// The log in the workspace belonged to another folder, for example after a move, and was set aside.
     LogSetAside { name: String },
 }
 
 /// A file of a submission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ProposedFile")]
-pub struct Proposed {
+pub struct ProposedFile {
     pub path: String,
-    /// Its name in the drafts folder; `None` for a change that a worker without tools wrote as text.
+    /// File name in the drafts folder; `None` for a change that an agent without tools wrote as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<String>,
     pub before: Option<Fingerprint>,
     pub after: Fingerprint,
-    /// The permissions of the draft.
+    /// Permissions of the draft.
     pub draft_mode: u32,
     pub added: usize,
     pub removed: usize,
 }
 
-impl Step {
-    /// Its name and what it carries, as they are written down.
+impl DraftStep {
+    /// Action and detail for the audit log.
     pub(crate) fn parts(&self) -> (String, Value) {
         let mut value = json!(self);
         let action = value["action"].as_str().unwrap_or_default().to_owned();
         (action, value["detail"].take())
     }
 
-    /// The step that an entry records.
-    pub fn of(entry: &AuditEntry) -> Result<Step, serde_json::Error> {
+    /// Parses the step of an entry.
+    pub fn of(entry: &AuditEntry) -> Result<DraftStep, serde_json::Error> {
         serde_json::from_value(json!({"action": entry.action, "detail": entry.detail}))
     }
 }
 
-/// A draft that somebody works on.
+/// A draft that was requested and not settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenDraft {
-    /// Its name in the drafts folder.
+    /// File name in the drafts folder.
     pub name: String,
     pub task: TaskId,
     pub path: String,
     pub before: Option<Fingerprint>,
-    /// When it was asked for, in milliseconds since 1970.
+    /// When it was requested, in milliseconds since 1970.
     pub since: u64,
-    /// The submission that it waits in.
+    /// The waiting submission that contains it.
     pub submission: Option<u64>,
 }
 
-/// How a submission stands.
+/// Stage of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr, VariantArray)]
-#[schemars(rename = "SubmissionStage")]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Stage {
-    /// Nobody has decided yet.
+pub enum SubmissionStage {
+    /// The submission is not decided yet.
     Submitted,
     Escalated,
-    /// It is being applied.
+    /// The change is being applied.
     Accepting,
     Accepted,
     Rejected,
-    /// It is being taken back.
+    /// The change is being rolled back.
     Undoing,
     Undone,
 }
 
-impl Stage {
+impl SubmissionStage {
     /// Whether a submission waits for the gate or a reviewer.
     pub(crate) fn waits(self) -> bool {
-        matches!(self, Stage::Submitted | Stage::Escalated)
+        matches!(self, SubmissionStage::Submitted | SubmissionStage::Escalated)
     }
 
-    pub const ALL: &'static [Stage] = Stage::VARIANTS;
+    pub const ALL: &'static [SubmissionStage] = SubmissionStage::VARIANTS;
 
     pub fn name(self) -> &'static str {
         self.into()
@@ -157,12 +155,12 @@ impl Stage {
 /// Drafts that were submitted together.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Submission {
-    /// Its number in the workspace, from 1.
+    /// Number of the submission in its workspace, from 1.
     pub id: u64,
-    /// The log entry that it is, after which its message is named.
+    /// Number of the submission's log entry, from which its message id is built.
     pub entry: u64,
     pub at: u64,
-    /// When it came to where it is.
+    /// When the submission reached its stage, in milliseconds since 1970.
     pub settled: u64,
     /// Idempotency key of the request that submitted it.
     #[serde(skip)]
@@ -170,35 +168,40 @@ pub struct Submission {
     pub task: TaskId,
     pub summary: String,
     pub worker: String,
-    pub files: Vec<Proposed>,
-    /// What the gate went by when it was handed in.
+    pub files: Vec<ProposedFile>,
+    /// Policy at the time of submission.
     pub policy: Fingerprint,
-    pub stage: Stage,
-    /// Who decided.
+    pub stage: SubmissionStage,
+    /// Actor who decided.
     pub by: Option<String>,
     pub reasons: Vec<Reason>,
-    pub verified: Option<Verified>,
-    /// What was replaced when it was applied.
-    pub replaced: Vec<Replacing>,
-    /// Its copies were put away, so that it cannot be shown or undone any more.
+    pub verified: Option<VerifyResult>,
+    /// Files that were replaced when it was applied.
+    pub replaced: Vec<FileReplacement>,
+    /// Whether its file copies were deleted, so that it cannot be shown or undone any more.
     pub swept: bool,
 }
 
 impl Submission {
-    /// Something about it as a whole; its first file stands for it.
-    pub(crate) fn reason(&self, effect: Effect, rule: &str, message: impl Into<String>) -> Reason {
+    /// A reason about the whole submission, reported on its first file.
+    pub(crate) fn reason(
+        &self,
+        effect: ReasonEffect,
+        rule: &str,
+        message: impl Into<String>,
+    ) -> Reason {
         let file = self.files.first().map(|file| file.path.clone()).unwrap_or_default();
         Reason::of_file(&file, effect, rule, message)
     }
 
-    /// What is being changed in the stage it is in.
-    pub(crate) fn changes(&self) -> Vec<Replacing> {
-        if self.stage == Stage::Undoing { self.reversed() } else { self.replaced.clone() }
+    /// The file replacements that its stage (accepting or undoing) is making.
+    pub(crate) fn changes(&self) -> Vec<FileReplacement> {
+        if self.stage == SubmissionStage::Undoing { self.reversed() } else { self.replaced.clone() }
     }
 
-    /// The way back.
-    pub(crate) fn reversed(&self) -> Vec<Replacing> {
-        let reverse = |file: &Replacing| Replacing {
+    /// The file replacements that undo the submission.
+    pub(crate) fn reversed(&self) -> Vec<FileReplacement> {
+        let reverse = |file: &FileReplacement| FileReplacement {
             path: file.path.clone(),
             before: file.after,
             after: file.before,
@@ -207,17 +210,17 @@ impl Submission {
     }
 }
 
-/// What workers are told.
+/// Message to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Message {
+pub struct AgentMessage {
     pub message_id: String,
     pub kind: MessageKind,
     pub task_id: TaskId,
-    /// The number of the submission that it is about.
+    /// Number of the submission.
     pub submission: u64,
     pub reasons: Vec<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verified: Option<Verified>,
+    pub verified: Option<VerifyResult>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -231,71 +234,76 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// What a step tells, if anything.
-    pub fn of(step: &Step) -> Option<MessageKind> {
+    /// Kind of message that a step produces, if any.
+    pub fn of(step: &DraftStep) -> Option<MessageKind> {
         match step {
-            Step::Submitted { .. } => Some(MessageKind::DraftReady),
-            Step::Applied { .. } => Some(MessageKind::DraftAccepted),
-            Step::Decided { verdict: Verdict::Rejected, .. } => Some(MessageKind::DraftRejected),
-            Step::Decided { verdict: Verdict::Escalated, .. } => Some(MessageKind::DraftEscalated),
-            Step::Undone { .. } => Some(MessageKind::DraftUndone),
+            DraftStep::Submitted { .. } => Some(MessageKind::DraftReady),
+            DraftStep::Applied { .. } => Some(MessageKind::DraftAccepted),
+            DraftStep::Decided { verdict: GateVerdict::Rejected, .. } => {
+                Some(MessageKind::DraftRejected)
+            }
+            DraftStep::Decided { verdict: GateVerdict::Escalated, .. } => {
+                Some(MessageKind::DraftEscalated)
+            }
+            DraftStep::Undone { .. } => Some(MessageKind::DraftUndone),
             _ => None,
         }
     }
 }
 
-/// What a message is called, by the entry that it is.
+/// Message id of an entry.
 pub fn message_id(entry: u64) -> String {
     format!("msg_{entry}")
 }
 
-/// The state of a workspace's drafts: the sum of its log entries.
+/// State of a workspace's drafts, computed from its log entries.
 #[derive(Debug, Clone, Default)]
 pub struct DraftState {
     /// Open drafts, by name.
     pub drafts: BTreeMap<String, OpenDraft>,
     pub submissions: BTreeMap<u64, Submission>,
-    /// Messages that no worker has had yet, by the entry that they are.
-    pub pending: BTreeMap<u64, Message>,
+    /// Messages not delivered yet, by entry number.
+    pub pending: BTreeMap<u64, AgentMessage>,
     /// Whether the tools are switched off.
     pub off: bool,
-    /// How many paths were refused.
+    /// Number of refused paths.
     pub refused: u64,
-    /// The last entry that is in it.
+    /// Number of the last entry included.
     pub last: u64,
-    /// How many entries are in it.
+    /// Number of entries included.
     pub entries: usize,
 }
 
 impl DraftState {
-    /// The state after all entries of a workspace.
+    /// State after all entries of a workspace.
     pub fn of(entries: &[AuditEntry]) -> DraftState {
         let mut state = DraftState::default();
         entries.iter().for_each(|entry| state.take(entry));
         state
     }
 
-    /// Takes the next entry in. What a later version wrote, and this one does not know, changes nothing.
+    /// Applies the next entry. Unknown steps, written by a later version, change nothing.
     pub(crate) fn take(&mut self, entry: &AuditEntry) {
         self.last = entry.id;
         self.entries += 1;
-        let Ok(step) = Step::of(entry) else { return };
+        let Ok(step) = DraftStep::of(entry) else { return };
         let message = MessageKind::of(&step);
-        // The submission whose worker is still to be told.
-        let untold = match step {
-            Step::Applied { submission, told: false }
-            | Step::Decided { submission, told: false, .. }
-            | Step::Undone { submission } => Some(submission),
+        // The submission whose agent still needs a message.
+        let undelivered = match step {
+            DraftStep::Applied { submission, told: false }
+            | DraftStep::Decided { submission, told: false, .. }
+            | DraftStep::Undone { submission } => Some(submission),
             _ => None,
         };
         match step {
-            Step::Requested { task, path, draft, before, .. } => {
+            DraftStep::Requested { task, path, draft, before, .. } => {
                 let (name, since) = (draft.clone(), entry.at);
                 let open = OpenDraft { name, task, path, before, since, submission: None };
                 self.drafts.insert(draft, open);
             }
-            Step::Submitted { key: Some(key), .. } if self.submission_with_key(&key).is_some() => {}
-            Step::Submitted { task, summary, files, policy, key } => {
+            DraftStep::Submitted { key: Some(key), .. }
+                if self.submission_with_key(&key).is_some() => {}
+            DraftStep::Submitted { task, summary, files, policy, key } => {
                 let id = self.last_submission() + 1;
                 for name in files.iter().filter_map(|file| file.draft.as_ref()) {
                     if let Some(draft) = self.drafts.get_mut(name) {
@@ -313,7 +321,7 @@ impl DraftState {
                     worker: entry.actor.clone(),
                     files,
                     policy,
-                    stage: Stage::Submitted,
+                    stage: SubmissionStage::Submitted,
                     by: None,
                     reasons: Vec::new(),
                     verified: None,
@@ -322,66 +330,72 @@ impl DraftState {
                 };
                 self.submissions.insert(id, submission);
             }
-            Step::Decided { submission: id, verdict, reasons, files, verified, .. } => {
+            DraftStep::Decided { submission: id, verdict, reasons, files, verified, .. } => {
                 let stage = match verdict {
-                    Verdict::Accepted => Stage::Accepting,
-                    Verdict::Rejected => Stage::Rejected,
-                    Verdict::Escalated => Stage::Escalated,
+                    GateVerdict::Accepted => SubmissionStage::Accepting,
+                    GateVerdict::Rejected => SubmissionStage::Rejected,
+                    GateVerdict::Escalated => SubmissionStage::Escalated,
                 };
-                if let Some(submission) = self.moved(id, entry, stage) {
+                if let Some(submission) = self.set_stage(id, entry, stage) {
                     submission.by = Some(entry.actor.clone());
                     submission.reasons = reasons;
                     submission.verified = verified;
                     submission.replaced = files;
                 }
-                if verdict == Verdict::Rejected {
+                if verdict == GateVerdict::Rejected {
                     self.close_drafts(id);
                 }
             }
-            Step::Applied { submission, .. } => {
-                self.moved(submission, entry, Stage::Accepted);
+            DraftStep::Applied { submission, .. } => {
+                self.set_stage(submission, entry, SubmissionStage::Accepted);
                 self.close_drafts(submission);
             }
-            Step::NotApplied { submission, .. } => {
-                // Nothing came of it: it stands as long as before.
+            DraftStep::NotApplied { submission, .. } => {
+                // The change failed, so `settled` keeps its time.
                 if let Some(submission) = self.submissions.get_mut(&submission) {
                     submission.stage = match submission.stage {
-                        Stage::Undoing => Stage::Accepted,
-                        _ => Stage::Escalated,
+                        SubmissionStage::Undoing => SubmissionStage::Accepted,
+                        _ => SubmissionStage::Escalated,
                     };
                 }
             }
-            Step::Undoing { submission, .. } => {
+            DraftStep::Undoing { submission, .. } => {
                 if let Some(submission) = self.submissions.get_mut(&submission) {
-                    submission.stage = Stage::Undoing;
+                    submission.stage = SubmissionStage::Undoing;
                 }
             }
-            Step::Undone { submission } => {
-                if let Some(submission) = self.moved(submission, entry, Stage::Undone) {
+            DraftStep::Undone { submission } => {
+                if let Some(submission) = self.set_stage(submission, entry, SubmissionStage::Undone)
+                {
                     submission.by = Some(entry.actor.clone());
                 }
             }
-            Step::Refused { .. } => self.refused += 1,
-            Step::Told { task, up_to } => {
+            DraftStep::Refused { .. } => self.refused += 1,
+            DraftStep::Told { task, up_to } => {
                 self.pending.retain(|id, message| *id > up_to || message.task_id != task);
             }
-            Step::Switched { on } => self.off = !on,
-            Step::Expired { draft, .. } => drop(self.drafts.remove(&draft)),
-            Step::Swept { submissions, .. } => {
+            DraftStep::Switched { on } => self.off = !on,
+            DraftStep::Expired { draft, .. } => drop(self.drafts.remove(&draft)),
+            DraftStep::Swept { submissions, .. } => {
                 for id in submissions {
                     if let Some(submission) = self.submissions.get_mut(&id) {
                         submission.swept = true;
                     }
                 }
             }
-            Step::LogCompleted { .. } | Step::LogSetAside { .. } => {}
+            DraftStep::LogCompleted { .. } | DraftStep::LogSetAside { .. } => {}
         }
-        if let (Some(kind), Some(id)) = (message, untold) {
+        if let (Some(kind), Some(id)) = (message, undelivered) {
             self.keep_message(entry, kind, id);
         }
     }
 
-    fn moved(&mut self, id: u64, entry: &AuditEntry, stage: Stage) -> Option<&mut Submission> {
+    fn set_stage(
+        &mut self,
+        id: u64,
+        entry: &AuditEntry,
+        stage: SubmissionStage,
+    ) -> Option<&mut Submission> {
         let submission = self.submissions.get_mut(&id)?;
         (submission.stage, submission.settled) = (stage, entry.at);
         Some(submission)
@@ -391,11 +405,11 @@ impl DraftState {
         self.drafts.retain(|_, draft| draft.submission != Some(id));
     }
 
-    /// Keeps what a worker is still to be told.
+    /// Stores a message that is not delivered yet.
     fn keep_message(&mut self, entry: &AuditEntry, kind: MessageKind, id: u64) {
         let Some(submission) = self.submissions.get(&id) else { return };
         let undone = kind == MessageKind::DraftUndone;
-        let message = Message {
+        let message = AgentMessage {
             message_id: message_id(entry.id),
             kind,
             task_id: submission.task.clone(),
@@ -406,12 +420,12 @@ impl DraftState {
         self.pending.insert(entry.id, message);
     }
 
-    /// The number of the last submission; 0 if there is none.
+    /// Number of the last submission; 0 if there is none.
     pub(crate) fn last_submission(&self) -> u64 {
         self.submissions.last_key_value().map_or(0, |(last, _)| *last)
     }
 
-    /// The submission that was recorded by a log entry.
+    /// The submission recorded by a log entry.
     pub(crate) fn submission_of_entry(&self, entry: u64) -> Option<&Submission> {
         self.submissions.values().rev().find(|submission| submission.entry == entry)
     }
@@ -421,7 +435,7 @@ impl DraftState {
         self.submissions.values().rev().find(|submission| submission.key.as_deref() == Some(key))
     }
 
-    /// The submission that a person or a worker names: by its number (`3`) or by its message (`msg_12`).
+    /// Finds a submission by number (`3`) or message id (`msg_12`).
     pub fn submission_named(&self, text: &str) -> Option<&Submission> {
         match text.strip_prefix("msg_") {
             Some(entry) => self.submission_of_entry(entry.parse().ok()?),

@@ -1,10 +1,10 @@
-//! Putting away what is old, and what dead processes left.
+//! Deletes old submissions and drafts, and leftovers of dead processes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_gate::{Effect, Verdict};
+use assize_gate::{GateVerdict, ReasonEffect};
 use assize_types::Fingerprint;
 use assize_workspace::DRAFTS;
 use schemars::JsonSchema;
@@ -12,31 +12,34 @@ use serde::Serialize;
 
 use crate::execute::{Decision, STAGING};
 use crate::service::{DraftError, DraftService, file};
-use crate::state::{OpenDraft, Stage, Step, Submission};
+use crate::state::{DraftStep, OpenDraft, Submission, SubmissionStage};
 use crate::transaction::Transaction;
 
-/// What was put away.
+/// Number of items deleted by a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Cleared {
+pub struct SweepResult {
     pub submissions: usize,
     pub drafts: usize,
     pub copies: usize,
 }
 
 impl DraftService {
-    /// Puts away what has been settled, or lain about, for longer than it is kept.
+    /// Deletes the copies of submissions that were settled longer than `keep` ago, and abandoned drafts.
     pub async fn sweep(
         self: &Arc<Self>,
         by: &str,
         now: u64,
         keep: Duration,
-    ) -> Result<Cleared, DraftError> {
+    ) -> Result<SweepResult, DraftError> {
         let mut transaction = self.begin().await?;
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let old = |at: u64| at.saturating_add(keep) <= now;
         let abandoned = transaction.abandoned(&old);
         let settled = |s: &&Submission| {
-            let settled = matches!(s.stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
+            let settled = matches!(
+                s.stage,
+                SubmissionStage::Accepted | SubmissionStage::Rejected | SubmissionStage::Undone
+            );
             !s.swept && settled && old(s.settled)
         };
         let submissions: Vec<u64> =
@@ -46,47 +49,48 @@ impl DraftService {
         }
         let copies =
             self.copies.sweep(&transaction.wanted(&submissions)).map_err(file("copies"))?;
-        let cleared = Cleared { submissions: submissions.len(), drafts: abandoned.len(), copies };
+        let cleared =
+            SweepResult { submissions: submissions.len(), drafts: abandoned.len(), copies };
         if !submissions.is_empty() || copies > 0 {
-            transaction.record(by, Step::Swept { submissions, copies }).await?;
+            transaction.record(by, DraftStep::Swept { submissions, copies }).await?;
         }
         transaction.clear_leftovers()?;
         Ok(cleared)
     }
 }
 
-/// What emptying the drafts folder deleted.
+/// Result of emptying the drafts folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Emptied {
-    /// Submissions that waited for a decision and are rejected now.
+pub struct EmptyResult {
+    /// Waiting submissions that were rejected.
     pub rejected: usize,
     /// Drafts that were never submitted.
     pub drafts: usize,
     /// Other files in the folder.
     pub files: usize,
-    /// Folders in it, which are left: drafts are files, so they belong to another program.
+    /// Folders, which are kept: drafts are files, so folders belong to another program.
     pub left: Vec<String>,
 }
 
 impl DraftService {
-    /// Empties the drafts folder: rejects every submission that waits, and deletes every draft and every other file.
-    /// What was decided before stays in the log and can be undone.
+    /// Empties the drafts folder: rejects every waiting submission, and deletes every draft and every other file.
+    /// Settled submissions stay in the log and can be undone.
     ///
     /// # Errors
-    /// When a submission is being verified, or a file cannot be deleted.
-    pub async fn empty(self: &Arc<Self>, by: &str) -> Result<Emptied, DraftError> {
+    /// If a submission is being verified, or a file cannot be deleted.
+    pub async fn empty(self: &Arc<Self>, by: &str) -> Result<EmptyResult, DraftError> {
         let mut transaction = self.begin().await?;
         let submissions = transaction.state().submissions.values();
         let waiting: Vec<Submission> = submissions.filter(|s| s.stage.waits()).cloned().collect();
-        let rights = waiting.iter().map(|submission| self.reviewers_right(submission.id));
-        // All of them before anything is deleted.
-        let _rights = rights.collect::<Result<Vec<_>, _>>()?;
+        let locks = waiting.iter().map(|submission| self.reviewers_right(submission.id));
+        // Take all locks before deleting anything.
+        let _locks = locks.collect::<Result<Vec<_>, _>>()?;
         for submission in &waiting {
             let reason =
-                submission.reason(Effect::Reject, "person", "the drafts folder was emptied");
+                submission.reason(ReasonEffect::Reject, "person", "the drafts folder was emptied");
             let decision = Decision::by_reviewer(
                 submission,
-                Verdict::Rejected,
+                GateVerdict::Rejected,
                 vec![reason],
                 submission.policy,
             );
@@ -104,7 +108,7 @@ impl DraftService {
                 false => left.push(name),
             }
         }
-        Ok(Emptied { rejected: waiting.len(), drafts: open.len(), files, left })
+        Ok(EmptyResult { rejected: waiting.len(), drafts: open.len(), files, left })
     }
 }
 
@@ -112,11 +116,11 @@ impl Transaction {
     /// Deletes a draft that was never submitted.
     async fn expire(&mut self, by: &str, draft: &OpenDraft) -> Result<(), DraftError> {
         let OpenDraft { name, task, .. } = draft;
-        self.record(by, Step::Expired { draft: name.clone(), task: task.clone() }).await?;
+        self.record(by, DraftStep::Expired { draft: name.clone(), task: task.clone() }).await?;
         self.drafts.remove(name).map_err(file(name))
     }
 
-    /// Open drafts that nobody has written to for long.
+    /// Open drafts that have not been written to for long.
     fn abandoned(&self, old: &dyn Fn(u64) -> bool) -> Vec<OpenDraft> {
         let idle = |draft: &&OpenDraft| {
             let written = || self.drafts.stat(&draft.name).ok().flatten();
@@ -125,7 +129,7 @@ impl Transaction {
         self.state().drafts.values().filter(idle).cloned().collect()
     }
 
-    /// Copies that something still needs, once these submissions are put away.
+    /// Copies that are still needed once these submissions are swept.
     fn wanted(&self, swept: &[u64]) -> BTreeSet<Fingerprint> {
         let submissions = self.state().submissions.values();
         let needs = |s: &Submission| {
@@ -140,8 +144,8 @@ impl Transaction {
             .collect()
     }
 
-    /// What processes left that died. No other transaction is under way, so that nothing of it is in use but copies
-    /// that are being verified.
+    /// Deletes leftovers of dead processes. No other transaction is running, so only workspace copies under
+    /// verification can be in use.
     fn clear_leftovers(&self) -> Result<(), DraftError> {
         self.drafts.discard_unfinished().map_err(file("drafts"))?;
         if let Ok(staging) = self.handoff.existing(STAGING) {
@@ -151,14 +155,14 @@ impl Transaction {
         }
         let waits = |id: u64| {
             let submission = self.state().submissions.get(&id);
-            submission.is_some_and(|submission| submission.stage == Stage::Submitted)
+            submission.is_some_and(|submission| submission.stage == SubmissionStage::Submitted)
         };
         let service = &self.service;
         for name in service.folder.names().map_err(file("state"))? {
-            // A copy is in use for as long as somebody decides.
+            // A copy is in use while a process holds the submission's decision lock.
             let copy = name.strip_prefix("verify-").and_then(|rest| rest.split('-').next());
             if let Some(id) = copy.and_then(|id| id.parse().ok())
-                && let Some(_right) = service.right_to_decide(id)?
+                && let Some(_lock) = service.right_to_decide(id)?
             {
                 let _ = std::fs::remove_dir_all(service.folder_path.join(&name));
             }

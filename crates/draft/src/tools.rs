@@ -1,6 +1,5 @@
-//! The tools, as models see them: names, descriptions, shapes, and what a call of each comes to.
-//!
-//! Everyone calls them here: whoever speaks MCP, and our own worker.
+//! The draft tools as models see them: names, descriptions, schemas, and their dispatch. MCP clients and our own agent
+//! both call them here.
 
 use std::sync::Arc;
 
@@ -10,18 +9,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answers::{Read, Requested, Submit, Submitted, Written};
+use crate::answers::{DraftContent, DraftCreated, DraftWritten, SubmitRequest, SubmitResponse};
 use crate::service::{DraftError, DraftService};
 
-/// A tool as it is offered.
+/// Definition of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tool {
+pub struct DraftTool {
     pub name: &'static str,
     pub description: &'static str,
-    /// The schema of its input, and of its output.
+    /// JSON schemas of the input and the output.
     pub input: Value,
     pub output: Value,
-    /// It changes nothing at all.
+    /// Whether the tool only reads.
     pub only_reads: bool,
 }
 
@@ -53,26 +52,26 @@ pub const READ: &str = "ollama_read_draft";
 pub const SUBMIT: &str = "ollama_submit_draft";
 
 /// The four tools.
-pub fn all() -> Vec<Tool> {
+pub fn all() -> Vec<DraftTool> {
     vec![
-        tool::<RequestDraft, Requested>(
+        tool::<RequestDraft, DraftCreated>(
             REQUEST,
             "Step 1 of changing a file. Gives you a draft, a copy of the file that you may \
                 edit; the file itself is never touched by you. Returns `draft_path` for the other tools. \
                 To propose a new file, name a path where none is.",
         ),
-        tool::<WriteDraft, Written>(
+        tool::<WriteDraft, DraftWritten>(
             WRITE,
             "Step 2. Replaces the whole content of a draft with `content`. Write the complete \
                 file, with the lines that you do not change. You can write as often as you like before you \
                 submit.",
         ),
-        tool::<ReadDraft, Read>(
+        tool::<ReadDraft, DraftContent>(
             READ,
             "Returns the content of a draft as it is now. Right after \
                 `ollama_request_draft` that is the content of the file.",
         ),
-        tool::<Submit<'_>, Submitted>(
+        tool::<SubmitRequest<'_>, SubmitResponse>(
             SUBMIT,
             "Step 3, when the draft is finished. A gate checks the change and answers with a \
                 verdict. `accepted`: the file is changed. `rejected`: nothing is changed and the draft is \
@@ -82,15 +81,15 @@ pub fn all() -> Vec<Tool> {
     ]
 }
 
-fn tool<I: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str) -> Tool {
+fn tool<I: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str) -> DraftTool {
     let (input, output) = (Schema::of::<I>().value, Schema::of::<O>().value);
-    Tool { name, description, input, output, only_reads: name == READ }
+    DraftTool { name, description, input, output, only_reads: name == READ }
 }
 
-/// A call that came to nothing. The words are for the model.
+/// A failed tool call. The message is for the model.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    #[error("there is no tool `{0}`; there are {REQUEST}, {WRITE}, {READ} and {SUBMIT}")]
+pub enum DraftToolError {
+    #[error("unknown tool `{0}`; the tools are {REQUEST}, {WRITE}, {READ} and {SUBMIT}")]
     Unknown(String),
     #[error("{0}")]
     Arguments(String),
@@ -98,44 +97,44 @@ pub enum CallError {
     Draft(#[from] DraftError),
 }
 
-/// Calls a tool on behalf of somebody.
+/// Calls a tool on behalf of the agent `by`.
 ///
 /// # Errors
-/// When nothing came of it; the words say what to do.
+/// If the call fails; the message tells the model what to do.
 pub async fn call(
     service: &Arc<DraftService>,
     by: &str,
     tool: &str,
     arguments: &Value,
-) -> Result<Value, CallError> {
+) -> Result<Value, DraftToolError> {
     match tool {
         REQUEST => {
-            let given: RequestDraft = read(tool, arguments)?;
-            Ok(json!(service.request(by, &given.source_path, &given.task_id).await?))
+            let input: RequestDraft = read(tool, arguments)?;
+            Ok(json!(service.request(by, &input.source_path, &input.task_id).await?))
         }
         WRITE => {
-            let given: WriteDraft = read(tool, arguments)?;
-            Ok(json!(service.write(by, &given.draft_path, &given.content).await?))
+            let input: WriteDraft = read(tool, arguments)?;
+            Ok(json!(service.write(by, &input.draft_path, &input.content).await?))
         }
         READ => {
-            let given: ReadDraft = read(tool, arguments)?;
-            Ok(json!(service.read(by, &given.draft_path).await?))
+            let input: ReadDraft = read(tool, arguments)?;
+            Ok(json!(service.read(by, &input.draft_path).await?))
         }
         SUBMIT => Ok(json!(service.submit(by, read(tool, arguments)?).await?)),
-        other => Err(CallError::Unknown(shorten(other, 100))),
+        other => Err(DraftToolError::Unknown(shorten(other, 100))),
     }
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 pub(crate) fn read<'a, T: Deserialize<'a> + JsonSchema>(
     tool: &str,
     arguments: &'a Value,
-) -> Result<T, CallError> {
+) -> Result<T, DraftToolError> {
     T::deserialize(arguments).map_err(|error| {
         let schema = Schema::of::<T>().value;
         let required = schema["required"].as_array().into_iter().flatten();
         let required: Vec<&str> = required.filter_map(Value::as_str).collect();
-        CallError::Arguments(format!(
+        DraftToolError::Arguments(format!(
             "{error}; call `{tool}` with an object that has `{}`",
             required.join("`, `")
         ))
@@ -147,9 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tools_have_the_inputs_and_outputs_that_others_know() {
+    fn tools_have_the_documented_inputs_and_outputs() {
         let tools = all();
-        for (tool, required, gives) in [
+        for (tool, required, outputs) in [
             (
                 REQUEST,
                 &["source_path", "task_id"][..],
@@ -165,7 +164,7 @@ mod tests {
         ] {
             let tool = tools.iter().find(|known| known.name == tool).unwrap();
             assert_eq!(tool.input["required"], json!(required));
-            for field in gives {
+            for field in outputs {
                 assert!(tool.output["properties"][*field].is_object(), "{field}");
             }
             let fields = tool.input["properties"].as_object().unwrap();
@@ -176,10 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_told_in_words() {
-        let told = read::<WriteDraft>(WRITE, &json!({"draft_path": "x"})).unwrap_err().to_string();
+    fn invalid_arguments_are_explained() {
+        let message =
+            read::<WriteDraft>(WRITE, &json!({"draft_path": "x"})).unwrap_err().to_string();
         assert_eq!(
-            told,
+            message,
             "missing field `content`; call `ollama_write_draft` with an object that has `draft_path`, `content`"
         );
         assert!(read::<ReadDraft>(READ, &json!("x")).is_err());

@@ -1,35 +1,34 @@
-//! One transaction of a workspace: its lock, the log entries that were written since the last one, and the entries
-//! that it records itself.
+//! A transaction on a workspace: it holds the workspace lock, catches up with the log, and records new entries.
 //!
-//! While a transaction lives, no other process changes drafts, submissions or files. The lock is released when it is
-//! dropped. [`DraftService::begin`](crate::execute) begins one and finishes what a process that died had begun.
+//! While a transaction exists, no other process changes drafts, submissions or files. Dropping it releases the lock.
+//! [`DraftService::begin`](crate::execute) starts a transaction and finishes what a dead process had begun.
 
 use std::sync::Arc;
 
-use assize_gate::{Contract, Places, Policy, TaskId};
+use assize_gate::{Contract, PathRules, Policy, TaskId};
 use assize_run::AuditEntry;
 use assize_types::text::shorten;
-use assize_workspace::{DRAFTS, Folder, HANDOFF, Lock};
+use assize_workspace::{DRAFTS, FolderHandle, FolderLock, HANDOFF};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::ledger::{self, Known, Mirror, TRANSITIONS};
+use crate::ledger::{self, LogCache, LogComparison, TRANSITIONS};
 use crate::service::{DraftError, DraftService, GATE, file, wrong};
-use crate::state::{DraftState, Message, Step, Submission};
+use crate::state::{AgentMessage, DraftState, DraftStep, Submission};
 
-/// A workspace with its lock.
+/// A locked workspace.
 #[derive(Debug)]
 pub(crate) struct Transaction {
-    /// The first field, so that it is released before `known` and others in this process need not wait for it.
-    _lock: Lock,
+    /// First field, so that it is released before `known` and other tasks of this process need not wait for it.
+    _lock: FolderLock,
     pub(crate) service: Arc<DraftService>,
-    known: OwnedMutexGuard<Known>,
-    pub(crate) handoff: Folder,
-    pub(crate) drafts: Folder,
+    known: OwnedMutexGuard<LogCache>,
+    pub(crate) handoff: FolderHandle,
+    pub(crate) drafts: FolderHandle,
 }
 
 impl Transaction {
-    /// Takes the lock, reads the log entries written since, and completes the log in the workspace; whether that had
-    /// to be done.
+    /// Takes the lock, reads new log entries, and completes the log in the workspace; also returns whether that was
+    /// needed.
     pub(crate) async fn open(
         service: &Arc<DraftService>,
     ) -> Result<(Transaction, bool), DraftError> {
@@ -50,15 +49,15 @@ impl Transaction {
         &self.known.state
     }
 
-    /// Records a step, in the store and in the workspace; gives the number of its entry.
-    pub(crate) async fn record(&mut self, by: &str, step: Step) -> Result<u64, DraftError> {
-        // A caller that is cancelled between the store and the workspace leaves the length unknown: the next
-        // transaction completes the log in the workspace.
+    /// Records a step in the store and in the workspace; returns the number of its entry.
+    pub(crate) async fn record(&mut self, by: &str, step: DraftStep) -> Result<u64, DraftError> {
+        // If the caller is cancelled between store and workspace, the length stays unknown and the next transaction
+        // completes the log in the workspace.
         let length = self.known.log_length.take();
         let entry = self.service.ledger.record(by, &step).await?;
         let id = entry.id;
-        // The store may have written the entry of a cancelled caller only now, before this one. A store numbers its
-        // entries without gaps, so that only a gap has to be looked into.
+        // The store may have written a cancelled caller's entry just before this one. A store numbers entries without
+        // gaps, so only a gap needs another read.
         let entries = match id == self.known.state.last + 1 {
             true => vec![entry],
             false => self.service.ledger.entries(self.known.state.last).await?,
@@ -70,20 +69,20 @@ impl Transaction {
         }
         match self.handoff.append(TRANSITIONS, lines.as_bytes()) {
             Ok(()) => self.known.log_length = length.map(|length| length + lines.len() as u64),
-            // The entry is in the store, which decides.
+            // The entry is in the store, which is authoritative.
             Err(error) => {
-                tracing::warn!(%error, "the log in the workspace cannot be written to");
+                tracing::warn!(%error, "cannot append to the log in the workspace");
             }
         }
         Ok(id)
     }
 
-    /// Completes the log in the workspace where it is not as long as it should be: a process may have died before it
-    /// wrote to it, or a user cleaned up. `all` are all entries, where they were just read.
+    /// Completes the log in the workspace if its length is unexpected: a process may have died before writing to it,
+    /// or a user deleted it. `all` are all entries if they were just read.
     async fn repair_log(&mut self, all: Option<Vec<AuditEntry>>) -> Result<bool, DraftError> {
         let length = || -> Result<u64, DraftError> {
-            let there = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
-            Ok(there.map_or(0, |(length, _)| length))
+            let found = self.handoff.stat(TRANSITIONS).map_err(file(TRANSITIONS))?;
+            Ok(found.map_or(0, |(length, _)| length))
         };
         if self.known.log_length == Some(length()?) {
             return Ok(false);
@@ -92,7 +91,7 @@ impl Transaction {
             Some(entries) => entries,
             None => self.service.ledger.entries(0).await?,
         };
-        let repaired = Mirror::repair(&self.handoff, &entries).map_err(file(TRANSITIONS))?;
+        let repaired = LogComparison::repair(&self.handoff, &entries).map_err(file(TRANSITIONS))?;
         let length = length()?;
         self.known.log_length = Some(length);
         if let Some(step) = repaired {
@@ -101,8 +100,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// The policy of now: the settings under the contract.
-    pub(crate) fn policy(&self) -> Result<(Policy, Places), DraftError> {
+    /// The current policy: the settings under the contract.
+    pub(crate) fn policy(&self) -> Result<(Policy, PathRules), DraftError> {
         let policy = self.service.options.policy.under(Contract::read(&self.handoff)?);
         let places = policy.places()?;
         Ok((policy, places))
@@ -110,10 +109,10 @@ impl Transaction {
 
     pub(crate) fn submission(&self, id: u64) -> Result<&Submission, DraftError> {
         let found = self.state().submissions.get(&id);
-        found.ok_or_else(|| wrong(format!("there is no submission {id} here")))
+        found.ok_or_else(|| wrong(format!("no submission {id} in this workspace")))
     }
 
-    /// Refuses a path: logs it as a security event and records it in the audit log.
+    /// Refuses a path: logs a security event and records it in the audit log.
     pub(crate) async fn refuse(
         &mut self,
         by: &str,
@@ -131,7 +130,7 @@ impl Transaction {
             "SECURITY: path refused: {}",
             short(&why).escape_debug(),
         );
-        let step = Step::Refused {
+        let step = DraftStep::Refused {
             tool: tool.to_owned(),
             task: task.map(short),
             path: short(path),
@@ -143,13 +142,16 @@ impl Transaction {
         }
     }
 
-    /// The messages that the worker of a task has not had yet; this marks them as delivered.
-    pub(crate) async fn messages(&mut self, task: &TaskId) -> Result<Vec<Message>, DraftError> {
+    /// Messages for the agent of a task that were not delivered yet; marks them as delivered.
+    pub(crate) async fn messages(
+        &mut self,
+        task: &TaskId,
+    ) -> Result<Vec<AgentMessage>, DraftError> {
         let pending = self.state().pending.iter().filter(|(_, message)| message.task_id == *task);
-        let (ids, messages): (Vec<u64>, Vec<Message>) =
+        let (ids, messages): (Vec<u64>, Vec<AgentMessage>) =
             pending.map(|(id, message)| (*id, message.clone())).unzip();
         if let Some(up_to) = ids.last().copied() {
-            self.record(GATE, Step::Told { task: task.clone(), up_to }).await?;
+            self.record(GATE, DraftStep::Told { task: task.clone(), up_to }).await?;
         }
         Ok(messages)
     }
@@ -161,31 +163,31 @@ mod tests {
     use assize_store::{Access, Durability, SqliteStore};
 
     use super::*;
-    use crate::service::Options;
+    use crate::service::DraftOptions;
 
     /// The store writes the entry of a cancelled caller after the next transaction has read the log.
     #[tokio::test]
-    async fn late_entry_of_a_cancelled_caller_comes_before_the_next_step() {
+    async fn late_entry_of_a_cancelled_caller_precedes_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let (repo, state) = (folder.path().join("repo"), folder.path().join("state"));
         std::fs::create_dir_all(&repo).unwrap();
         let path = state.join("store.db");
         let store = SqliteStore::open(&path, Access::Write(Durability::ProcessCrash)).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
-        let options = Options::default();
+        let options = DraftOptions::default();
         let service = DraftService::open(&repo, &state, store.clone(), options).unwrap();
         let (mut transaction, _) = Transaction::open(&service).await.unwrap();
-        transaction.record("ann", Step::Switched { on: true }).await.unwrap();
-        let (action, detail) = Step::Switched { on: false }.parts();
+        transaction.record("ann", DraftStep::Switched { on: true }).await.unwrap();
+        let (action, detail) = DraftStep::Switched { on: false }.parts();
         let (actor, subject) = ("cancelled".to_owned(), service.subject().to_owned());
         store.audit(NewAuditEntry { actor, action, subject, detail }).await.unwrap();
         transaction
-            .record("ann", Step::Expired { draft: "a".to_owned(), task: "t".parse().unwrap() })
+            .record("ann", DraftStep::Expired { draft: "a".to_owned(), task: "t".parse().unwrap() })
             .await
             .unwrap();
         assert!(transaction.state().off);
         assert_eq!((transaction.state().last, transaction.state().entries), (3, 3));
         drop(transaction);
-        assert_eq!(service.compare_logs().await.unwrap(), Mirror::Same);
+        assert_eq!(service.compare_logs().await.unwrap(), LogComparison::Same);
     }
 }

@@ -1,61 +1,63 @@
-//! The project's own tests, in a sandbox.
+//! Runs verification commands in a sandbox.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_config::{Isolation, Limits, Wanted};
-use assize_gate::{Job, NamedEnvironment, NotVerified, Ran, Verifier};
+use assize_config::{Isolation, RequestedIsolation, SandboxLimits};
+use assize_gate::{CommandOutcome, NamedEnvironment, Verifier, VerifyError, VerifyJob};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Command, Language, Layer, Manager, Sandbox, SandboxError, Sandboxes, Spec, VirtualEnvironment,
+    Language, ProgramCommand, Sandbox, SandboxError, SandboxFactory, SandboxLayer, SandboxManager,
+    SandboxSpec, VirtualEnvironment,
 };
 use assize_types::Failure;
 use async_trait::async_trait;
 
-/// The most that it may print.
-const OUTPUT: u64 = 8 << 20;
+/// Maximum size of the output in bytes.
+const MAX_OUTPUT: u64 = 8 << 20;
 
-/// The largest report of tests.
-const REPORT: u64 = 32 << 20;
+/// Maximum size of the test report in bytes.
+const MAX_REPORT: u64 = 32 << 20;
 
-/// What a shell ends with that cannot find a command, or cannot run it.
-const NOT_THERE: [i32; 2] = [126, 127];
+/// Exit codes of a shell that cannot find or run a command.
+const NOT_FOUND: [i32; 2] = [126, 127];
 
-/// Checks that the sandbox has the interpreter that packages are for; without it, an optional environment is not used.
+/// Shell code that checks that the sandbox has the interpreter of the packages. Without it, an optional environment is
+/// ignored.
 const CHECK: &str = "if [ -n \"$INTERPRETER\" ] && ! command -v \"$INTERPRETER\" >/dev/null; then \
     if [ -n \"$OPTIONAL\" ]; then unset PYTHONPATH; else \
     echo \"$INTERPRETER of the virtual environment is not in this sandbox; use --isolation jail\"; exit 127; fi; fi; ";
 
-/// Copies the workspace to where it can be written to, and runs the command there.
+/// Shell code that copies the workspace to a writable folder and runs the command there.
 const RUN: &str = "mkdir -p /tmp/workspace && cp -R \"$WORKSPACE/.\" /tmp/workspace/ && \
     cd /tmp/workspace && exec /bin/sh -c \"$VERIFY\" 2>&1";
 
-/// Runs commands in the sandbox that the settings ask for.
+/// Runs commands in the sandbox that the settings select.
 #[derive(Debug)]
-pub(crate) struct InSandbox {
-    pub(crate) sandboxes: Sandboxes,
+pub(crate) struct SandboxVerifier {
+    pub(crate) sandboxes: SandboxFactory,
 }
 
 /// The virtual environment of a verification.
 struct Python {
     environment: VirtualEnvironment,
-    /// Nothing names it: it is the active one, and the project may not be a Python project.
+    /// It is the active environment, not a named one, and the project may not be a Python project.
     optional: bool,
 }
 
 /// A sandbox for a verification.
-struct Made {
+struct Prepared {
     /// Keeps the sandbox alive.
-    _manager: Manager,
+    _manager: SandboxManager,
     sandbox: Sandbox,
-    /// Where the packages of the virtual environment are, if the environment itself is not inside.
-    packages: Option<Layer>,
+    /// Layer with the packages of the virtual environment, if the environment itself is not in the sandbox.
+    packages: Option<SandboxLayer>,
 }
 
-impl InSandbox {
-    /// The virtual environment that is named, or the active one as far as it can be used.
-    fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, NotVerified> {
+impl SandboxVerifier {
+    /// The named virtual environment, or the active one if it is usable.
+    fn python(&self, named: Option<&NamedEnvironment>) -> Result<Option<Python>, VerifyError> {
         if let Some(named) = named {
             let environment = self.environment(&named.path, named.by_settings)?;
             return Ok(Some(Python { environment, optional: false }));
@@ -69,17 +71,17 @@ impl InSandbox {
         let Some(path) = active else { return Ok(None) };
         match self.environment(Path::new(path), true) {
             Ok(environment) => Ok(Some(Python { environment, optional: true })),
-            Err(NotVerified(why)) => {
+            Err(VerifyError(why)) => {
                 tracing::warn!(why, "the active virtual environment is not used");
                 Ok(None)
             }
         }
     }
 
-    /// Reads a virtual environment. Unless the user named it, a repository may have brought one that leads to any
-    /// program and the folders around it.
-    fn environment(&self, path: &Path, by_user: bool) -> Result<VirtualEnvironment, NotVerified> {
-        let python = VirtualEnvironment::read(path).map_err(NotVerified)?;
+    /// Reads a virtual environment. One that the user did not name may come with the repository and lead to any
+    /// program and the folders around it, so only known interpreters are accepted.
+    fn environment(&self, path: &Path, by_user: bool) -> Result<VirtualEnvironment, VerifyError> {
+        let python = VirtualEnvironment::read(path).map_err(VerifyError)?;
         let own = || {
             let found = self.sandboxes.interpreter(Language::Python).ok();
             found.and_then(|found| found.program.canonicalize().ok())
@@ -91,9 +93,9 @@ impl InSandbox {
             return Ok(python);
         }
         let (path, base) = (path.display(), python.base.display());
-        Err(NotVerified(match by_user {
+        Err(VerifyError(match by_user {
             true => format!(
-                "the virtual environment `{path}` was made with `{base}`, which is not a Python with its library"
+                "the virtual environment `{path}` was made with `{base}`, which is not a Python installation"
             ),
             false => format!(
                 "the virtual environment `{path}` was made with `{base}`, which is neither the system's Python nor \
@@ -102,23 +104,29 @@ impl InSandbox {
         }))
     }
 
-    /// Makes a sandbox of the kind that the settings ask for. A jail sees the virtual environment where it is, with its
-    /// interpreter; the others see its packages.
-    async fn make(&self, mut spec: Spec, python: Option<&Python>) -> Result<Made, NotVerified> {
-        let failed = |failure: Failure| NotVerified(failure.message().to_owned());
+    /// Creates the sandbox that the settings select. A jail sees the virtual environment at its host path, with its
+    /// interpreter; other sandboxes see only its packages.
+    async fn make(
+        &self,
+        mut spec: SandboxSpec,
+        python: Option<&Python>,
+    ) -> Result<Prepared, VerifyError> {
+        let failed = |failure: Failure| VerifyError(failure.message().to_owned());
         let wanted = *self.sandboxes.settings.sandbox.isolation;
         let jail_first = match wanted {
-            Wanted::Auto => true,
-            Wanted::Exactly(isolation) | Wanted::AtLeast(isolation) => isolation == Isolation::Jail,
+            RequestedIsolation::Auto => true,
+            RequestedIsolation::Exactly(isolation) | RequestedIsolation::AtLeast(isolation) => {
+                isolation == Isolation::Jail
+            }
         };
         if let Some(python) = python.filter(|_| jail_first) {
             self.sandboxes.settings.refuse_withheld().map_err(failed)?;
             let backend = Arc::new(Jail::new(vec![python.environment.interpreter()]));
             let manager = self.sandboxes.manager(backend).await.map_err(failed)?;
             match manager.make(spec.clone()).await {
-                Ok(sandbox) => return Ok(Made { _manager: manager, sandbox, packages: None }),
+                Ok(sandbox) => return Ok(Prepared { _manager: manager, sandbox, packages: None }),
                 Err(SandboxError::Unavailable { .. })
-                    if wanted != Wanted::Exactly(Isolation::Jail) => {}
+                    if wanted != RequestedIsolation::Exactly(Isolation::Jail) => {}
                 Err(error) => return Err(failed(error.into())),
             }
         }
@@ -127,34 +135,39 @@ impl InSandbox {
         spec.layers.extend(packages.clone());
         let made = self.sandboxes.make(&[], &spec).await;
         let (manager, sandbox, _) = made.map_err(failed)?;
-        Ok(Made { _manager: manager, sandbox, packages })
+        Ok(Prepared { _manager: manager, sandbox, packages })
     }
 }
 
-/// A folder of this machine that the sandbox sees.
-fn layer(folder: &Path) -> Result<Layer, NotVerified> {
-    Layer::of(folder)
-        .map_err(|error| NotVerified(format!("`{}` cannot be used: {error}", folder.display())))
+/// Makes a host folder visible in the sandbox.
+fn layer(folder: &Path) -> Result<SandboxLayer, VerifyError> {
+    SandboxLayer::of(folder)
+        .map_err(|error| VerifyError(format!("`{}` cannot be used: {error}", folder.display())))
 }
 
 #[async_trait]
-impl Verifier for InSandbox {
-    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified> {
-        let Job { how, python, copy, .. } = job;
+impl Verifier for SandboxVerifier {
+    async fn run(&self, job: VerifyJob<'_>) -> Result<CommandOutcome, VerifyError> {
+        let VerifyJob { how, python, copy, .. } = job;
         let workspace = layer(copy)?;
         let python = self.python(python)?;
-        let others: Vec<Layer> =
+        let others: Vec<SandboxLayer> =
             how.layers.iter().map(|folder| layer(Path::new(folder))).collect::<Result<_, _>>()?;
         let memory = how.memory_mb << 20;
         let wall = Duration::from_secs(how.seconds);
-        let limits =
-            Limits { memory, wall, disk: memory, output: OUTPUT, ..self.sandboxes.limits() };
+        let limits = SandboxLimits {
+            memory,
+            wall,
+            disk: memory,
+            output: MAX_OUTPUT,
+            ..self.sandboxes.limits()
+        };
         let layers = std::iter::once(&workspace).chain(&others).cloned().collect();
-        let spec = Spec { limits, layers, ..Spec::default() };
+        let spec = SandboxSpec { limits, layers, ..SandboxSpec::default() };
         let made = self.make(spec, python.as_ref()).await?;
         let sandbox = &made.sandbox;
         let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-        let mut command = Command::new("/bin/sh")
+        let mut command = ProgramCommand::new("/bin/sh")
             .args(["-c", &format!("{CHECK}{RUN}")])
             .env("WORKSPACE", &workspace.at)
             .env("VERIFY", &job.command)
@@ -165,14 +178,14 @@ impl Verifier for InSandbox {
             command = command.env(format!("LAYER{}", index + 1), &layer.at);
         }
         match (&python, &made.packages) {
-            // The sandbox has an interpreter of its own, which must be of the same version.
+            // The sandbox uses its own interpreter, which must have the same version.
             (Some(Python { environment, optional }), Some(packages)) => {
                 command = command
                     .env("INTERPRETER", &environment.version)
                     .env("OPTIONAL", if *optional { "1" } else { "" })
                     .env("PYTHONPATH", &packages.at);
             }
-            // It is where it is outside, with its interpreter.
+            // A jail sees the environment at its host path, with its interpreter.
             (Some(Python { environment, .. }), None) => {
                 path = format!("{}/bin:{path}", environment.folder.display());
                 command = command.env("VIRTUAL_ENV", environment.folder.to_string_lossy());
@@ -186,35 +199,35 @@ impl Verifier for InSandbox {
             }
             let finished = sandbox.exec(command.env("PATH", path)).await?.finish().await?;
             let report = match &job.report {
-                // A missing report is the command's doing, and for the caller to judge.
-                Some(path) => sandbox.read(path, REPORT).await.ok(),
+                // A missing report is the command's fault; the caller judges it.
+                Some(path) => sandbox.read(path, MAX_REPORT).await.ok(),
                 None => None,
             };
             Ok::<_, SandboxError>((finished, report))
         };
         let ran = ran.await;
         sandbox.end().await;
-        let (finished, report) = ran.map_err(|error| NotVerified(error.to_string()))?;
+        let (finished, report) = ran.map_err(|error| VerifyError(error.to_string()))?;
         let outcome = &finished.outcome;
-        if outcome.exit_code.is_some_and(|code| NOT_THERE.contains(&code)) {
+        if outcome.exit_code.is_some_and(|code| NOT_FOUND.contains(&code)) {
             let output = String::from_utf8_lossy(&finished.stdout);
             let last = output.lines().last().unwrap_or_default();
-            return Err(NotVerified(format!(
-                "a command of `{}` is not there: {last}",
+            return Err(VerifyError(format!(
+                "`{}` uses a command that is not in the sandbox: {last}",
                 how.command
             )));
         }
-        let told = match (outcome.exit_code, outcome.signal) {
+        let description = match (outcome.exit_code, outcome.signal) {
             _ if outcome.success() => "passed".to_owned(),
             _ if outcome.timed_out => format!("took longer than {} s", how.seconds),
             _ if outcome.out_of_memory => format!("needed more than {} MB", how.memory_mb),
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("ended by signal {signal}"),
-            (None, None) => "did not end well".to_owned(),
+            (None, None) => "failed".to_owned(),
         };
-        Ok(Ran {
+        Ok(CommandOutcome {
             passed: outcome.success(),
-            outcome: told,
+            outcome: description,
             isolation: sandbox.isolation().to_string(),
             seconds: begun.elapsed().as_secs(),
             printed: finished.stdout,
@@ -227,7 +240,7 @@ impl Verifier for InSandbox {
 mod tests {
     use super::*;
 
-    /// Runs the check in a shell, with packages for an interpreter.
+    /// Runs the interpreter check in a shell.
     fn check(interpreter: &str, optional: &str) -> (bool, String) {
         let ran = std::process::Command::new("/bin/sh")
             .args(["-c", &format!("{CHECK} echo \"packages: $PYTHONPATH\"")])
@@ -240,11 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn packages_for_a_missing_interpreter_are_an_error_only_if_they_are_named() {
+    fn missing_interpreter_fails_only_for_a_named_environment() {
         assert_eq!(check("sh", ""), (true, "packages: layer".to_owned()));
         assert_eq!(check("sh", "1"), (true, "packages: layer".to_owned()));
         assert_eq!(check("python3.99", "1"), (true, "packages:".to_owned()));
-        let (passed, said) = check("python3.99", "");
-        assert!(!passed && said.starts_with("python3.99 of the virtual environment"), "{said}");
+        let (passed, message) = check("python3.99", "");
+        assert!(
+            !passed && message.starts_with("python3.99 of the virtual environment"),
+            "{message}"
+        );
     }
 }

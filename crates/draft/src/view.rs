@@ -1,24 +1,28 @@
-//! Submissions as they are shown, with their diffs.
+//! Submissions with their diffs, for display.
 
 use assize_gate::Diff;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::service::DraftService;
-use crate::state::{Proposed, Stage, Submission};
+use crate::state::{ProposedFile, Submission, SubmissionStage};
 
-/// What has become of a file since its draft was asked for, if that waits and anything has.
-pub fn meanwhile(desk: &DraftService, submission: &Submission, file: &Proposed) -> Option<String> {
-    if submission.stage != Stage::Escalated {
+/// Diff of a file since its draft was requested; `None` if it is unchanged or the submission is not escalated.
+pub fn meanwhile(
+    service: &DraftService,
+    submission: &Submission,
+    file: &ProposedFile,
+) -> Option<String> {
+    if submission.stage != SubmissionStage::Escalated {
         return None;
     }
-    let base = desk.sides(file).ok()?.0;
-    let now = desk.current(&file.path).ok()?.unwrap_or_default();
+    let base = service.sides(file).ok()?.0;
+    let now = service.current(&file.path).ok()?.unwrap_or_default();
     let now = String::from_utf8_lossy(&now);
     (now != base).then(|| Diff::unified(&file.path, &base, &now))
 }
 
-/// A submission with what it changes.
+/// A submission and its diffs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SubmissionView {
     #[serde(flatten)]
@@ -26,25 +30,25 @@ pub struct SubmissionView {
     diffs: Vec<FileDiff>,
 }
 
-/// What a submission changes in one file.
+/// Diff of one file of a submission.
 #[derive(Debug, Serialize, JsonSchema)]
 struct FileDiff {
     path: String,
-    /// Unified; null once its copies are deleted.
+    /// Unified diff; null once the copies are deleted.
     diff: Option<String>,
-    /// What has changed in the file since the draft was created, as a diff.
+    /// Diff of the file since the draft was created; null if it is unchanged.
     changed_meanwhile: Option<String>,
 }
 
 impl SubmissionView {
-    /// Compares each file of a submission.
-    pub fn new(desk: &DraftService, submission: Submission) -> SubmissionView {
-        let diff = |file: &Proposed| {
-            let sides = desk.sides(file).ok();
+    /// Computes the diffs of a submission.
+    pub fn new(service: &DraftService, submission: Submission) -> SubmissionView {
+        let diff = |file: &ProposedFile| {
+            let sides = service.sides(file).ok();
             FileDiff {
                 path: file.path.clone(),
                 diff: sides.map(|(base, draft)| Diff::unified(&file.path, &base, &draft)),
-                changed_meanwhile: meanwhile(desk, &submission, file),
+                changed_meanwhile: meanwhile(service, &submission, file),
             }
         };
         SubmissionView { diffs: submission.files.iter().map(diff).collect(), submission }

@@ -1,28 +1,28 @@
-//! Which files and task ids a worker may name, and what it may see of a file.
+//! Which files and task ids an agent may name, and which files it may see.
 
 use assize_gate::secrets::SecretScanner;
-use assize_gate::{FileKind, Places, Policy, TaskId};
-use assize_workspace::{FileError, Inside, Original};
+use assize_gate::{FileKind, PathRules, Policy, TaskId};
+use assize_workspace::{FileError, FileSnapshot, WorkspacePath};
 
 use crate::service::{DraftError, file, wrong};
 use crate::transaction::Transaction;
 
-/// What a user does about a file that is refused for its content.
-const ALLOW: &str = "leave it alone, or have a user add it to the setting `draft.readable`";
+/// Advice for a file that is refused for its name or content.
+const ALLOW: &str = "do not use it, or ask the user to add it to the setting `draft.readable`";
 
 impl Transaction {
-    /// Rejects a name that holds a secret. The message does not repeat the name.
+    /// Rejects a name that contains a secret. The message does not repeat the name.
     fn refuse_secret(&self, what: &str, name: &str) -> Result<(), DraftError> {
         match SecretScanner::get()?.in_name(name) {
             None => Ok(()),
             Some(found) => Err(wrong(format!(
-                "the {what} has {} in it, found by `{}`; choose another {what} without it",
+                "the {what} contains {} (rule `{}`); choose another {what}",
                 found.what, found.rule
             ))),
         }
     }
 
-    /// Rejects the path of a new file that holds a secret. The name of an existing file is not judged.
+    /// Rejects the path of a new file that contains a secret. Existing files may have any name.
     pub(crate) fn refuse_secret_path(&self, path: &str, policy: &Policy) -> Result<(), DraftError> {
         self.refuse_secret("file name", path).or_else(|error| {
             let workspace = &self.service.workspace;
@@ -33,7 +33,7 @@ impl Transaction {
         })
     }
 
-    /// Parses a task id. One that would lead elsewhere as a path is recorded.
+    /// Parses a task id. An id that looks like a path is recorded as refused.
     pub(crate) async fn task(
         &mut self,
         by: &str,
@@ -51,16 +51,16 @@ impl Transaction {
         }
     }
 
-    /// The file that is meant, if the task may draft it, and what is in it.
+    /// Resolves a path and reads the file, if the task may draft it.
     pub(crate) fn draftable(
         &self,
         source: &str,
         task: &TaskId,
         policy: &Policy,
-        places: &Places,
-    ) -> Result<(Inside, Option<Original>), DraftError> {
+        places: &PathRules,
+    ) -> Result<(WorkspacePath, Option<FileSnapshot>), DraftError> {
         if let Some(only) = policy.task.as_deref().filter(|only| *only != task.as_str()) {
-            let why = format!("the contract is about the task `{only}`; use that as `task_id`");
+            let why = format!("the contract is for the task `{only}`; use that as `task_id`");
             return Err(wrong(why));
         }
         self.refuse_secret_path(source, policy)?;
@@ -68,7 +68,7 @@ impl Transaction {
         if !places.is_allowed(&path) {
             let allowed = policy.allowed.as_deref().unwrap_or_default().join("`, `");
             return Err(DraftError::Refused(format!(
-                "the contract does not let `{path}` be changed; it allows `{allowed}`"
+                "the contract does not allow changes to `{path}`, only to `{allowed}`"
             )));
         }
         let original = self.visible_file(&path, policy, places)?;
@@ -78,25 +78,29 @@ impl Transaction {
         Ok((path, original))
     }
 
-    /// What a path means, if workers may see what is there.
-    pub(crate) fn visible_path(&self, text: &str, places: &Places) -> Result<Inside, DraftError> {
+    /// Parses a path; refuses files that are hidden from agents.
+    pub(crate) fn visible_path(
+        &self,
+        text: &str,
+        places: &PathRules,
+    ) -> Result<WorkspacePath, DraftError> {
         let path = self.service.workspace.inside(text);
         let path = path.map_err(|error| DraftError::Refused(error.to_string()))?;
         match places.is_hidden(&path) {
             false => Ok(path),
             true => Err(DraftError::Refused(format!(
-                "`{path}` may hold secrets, and no worker may see it; {ALLOW}"
+                "`{path}` may contain secrets and is hidden from agents; {ALLOW}"
             ))),
         }
     }
 
-    /// A file that workers may see, which is text; `None` if there is none.
+    /// Reads a text file that agents may see; `None` if it does not exist.
     pub(crate) fn visible_file(
         &self,
-        path: &Inside,
+        path: &WorkspacePath,
         policy: &Policy,
-        places: &Places,
-    ) -> Result<Option<Original>, DraftError> {
+        places: &PathRules,
+    ) -> Result<Option<FileSnapshot>, DraftError> {
         let original = match self.service.workspace.find(path, policy.max_bytes) {
             Ok(Some(original)) => original,
             Ok(None) => return Ok(None),
@@ -105,31 +109,29 @@ impl Transaction {
             }
             Err(FileError::TooLarge(most)) => {
                 return Err(wrong(format!(
-                    "`{path}` has more than {most} bytes, and is too large for this; ask a person"
+                    "`{path}` is larger than {most} bytes; ask the user to change it"
                 )));
             }
             Err(error) => return Err(file(path.to_string())(error)),
         };
         if places.is_key(path, &original.bytes) {
             let why = format!(
-                "`{path}` contains a private key (rule `secret/private-key`), and no worker may see it; {ALLOW}"
+                "`{path}` contains a private key (rule `secret/private-key`) and is hidden from agents; {ALLOW}"
             );
             return Err(DraftError::Refused(why));
         }
         if original.bytes.contains(&0) || std::str::from_utf8(&original.bytes).is_err() {
-            return Err(wrong(format!(
-                "`{path}` is no UTF-8 text, and cannot be used here; ask a person to change it"
-            )));
+            return Err(wrong(format!("`{path}` is not UTF-8 text; ask the user to change it")));
         }
         let text = String::from_utf8_lossy(&original.bytes);
         let found = SecretScanner::get()?.in_text(&text, FileKind::of(&path.to_string()), |_| true);
-        // A line whose comment lets a secret stay was confirmed by a reviewer.
+        // A reviewer has confirmed lines with a comment that allows the secret.
         let mut found = found.into_iter().filter(|(_, secret)| !secret.allowed);
         if let Some((line, secret)) = found.next()
             && !places.is_readable(path)
         {
             return Err(DraftError::Refused(format!(
-                "line {line} of `{path}` contains a secret (rule `secret/{}`), and no worker may see it; {ALLOW}",
+                "line {line} of `{path}` contains a secret (rule `secret/{}`) and is hidden from agents; {ALLOW}",
                 secret.rule
             )));
         }

@@ -1,151 +1,151 @@
-//! The contract of a task, `_handoff/TASK_CONTRACT.json`: what its workers may touch, how much of it, and
-//! what must pass before a draft is accepted. Whoever gives the task writes it; workers cannot. It binds the
-//! gate more tightly than the settings, and never more loosely: a repository may come from anywhere.
+//! The task contract, `_handoff/TASK_CONTRACT.json`: which files a task's agents may change, how much, and which
+//! command must pass before a draft is accepted. The task's author writes it; agents cannot. It can only tighten the
+//! settings, never loosen them, because a repository may be untrusted.
 
-use assize_workspace::{FileError, Folder};
+use assize_workspace::{FileError, FolderHandle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::globs::Globs;
 use crate::task::TaskId;
 
-/// Where it is, below the folder of everything that is handed over.
+/// File name of the contract in the handoff folder.
 pub const CONTRACT: &str = "TASK_CONTRACT.json";
 
-/// The largest contract that is read.
+/// Maximum size of a contract in bytes.
 const LARGEST: u64 = 256 << 10;
 
-/// The most patterns of a kind.
-const MOST_PATTERNS: usize = 500;
+/// Maximum number of patterns per list.
+const MAX_PATTERNS: usize = 500;
 
-/// What a task may do to a workspace.
+/// What a task may change in a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
-    /// For editors: where this form is written down.
+    /// For editors: address of this schema.
     #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// The version of this form: 1.
+    /// Version of the contract format: 1.
     #[schemars(range(min = 1, max = 1))]
     pub version: u32,
-    /// The only task that may be worked on; any, if left out.
+    /// The only task that may be worked on; if omitted, any task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// What is to be done, for people and for `assize work`.
+    /// Goal of the task, for people and for `assize work`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// What may be drafted: files, folders (`docs/`) and patterns (`src/**/*.py`). Everything, if left out.
+    /// Paths that may be changed: files, folders (`docs/`) and patterns (`src/**/*.py`); if omitted, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_paths: Option<Vec<String>>,
-    /// Limits below those of the settings.
+    /// Limits that tighten those of the settings.
     #[serde(default)]
     pub limits: ContractLimits,
-    /// What must pass, on a copy of the workspace with the drafts in it.
+    /// Command that must pass on a copy of the workspace that includes the drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verify: Option<Verify>,
+    pub verify: Option<VerifyCommand>,
 }
 
 /// Limits of a contract. A limit above that of the settings has no effect.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractLimits {
-    /// The most lines that a draft may add and remove.
+    /// Maximum number of lines that a draft may add and remove.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_lines: Option<usize>,
-    /// The most files of one task.
+    /// Maximum number of files of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_files: Option<usize>,
-    /// The largest share of a file's lines that may be removed or replaced, from 0 to 1.
+    /// Maximum share of a file's lines that may be removed or replaced, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub max_deletion: Option<f64>,
-    /// The largest draft, in bytes.
+    /// Maximum size of a draft in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_bytes: Option<u64>,
 }
 
-/// A command that must end well.
+/// A command that must succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Verify {
-    /// Run by a shell in the workspace's folder, in a sandbox without a network.
+pub struct VerifyCommand {
+    /// Shell command, run in the workspace's folder in a sandbox without network.
     #[schemars(length(min = 1))]
     pub command: String,
-    /// Folders of this machine that it needs to see, such as a toolchain; the settings must allow each.
+    /// Host folders that the command needs, such as a toolchain; the settings must allow each.
     #[serde(default)]
     pub layers: Vec<String>,
-    /// A Python virtual environment, such as `.venv`: its interpreter and packages are used. In the workspace, or
-    /// allowed by the settings.
+    /// Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
-    /// What of the workspace is left out of the copy, as patterns; `.git` and files that hold secrets always
-    /// are.
-    #[serde(default = "Verify::usual_exclude")]
+    /// Patterns of files to leave out of the copy; `.git` and files with secrets are always left out.
+    #[serde(default = "VerifyCommand::usual_exclude")]
     pub exclude: Vec<String>,
-    /// The memory it needs, in megabytes; files count.
-    #[serde(default = "Verify::usual_memory")]
+    /// Memory limit in megabytes; files in the sandbox count.
+    #[serde(default = "VerifyCommand::default_memory")]
     #[schemars(range(min = 16))]
     pub memory_mb: u64,
-    /// How long it may take.
-    #[serde(default = "Verify::usual_seconds")]
+    /// Time limit in seconds.
+    #[serde(default = "VerifyCommand::default_seconds")]
     #[schemars(range(min = 1))]
     pub seconds: u64,
 }
 
-impl Verify {
-    /// Folders of packages of Node.js.
+impl VerifyCommand {
+    /// Package folders of Node.js.
     pub(crate) const NODE_MODULES: &str = "**/node_modules/";
 
-    /// What is left out of the copy unless the contract says otherwise.
+    /// Files left out of the copy unless the contract sets `exclude`.
     pub(crate) fn usual_exclude() -> Vec<String> {
-        ["**/target/", Verify::NODE_MODULES, "**/.venv/", "**/venv/"].map(str::to_owned).into()
+        ["**/target/", VerifyCommand::NODE_MODULES, "**/.venv/", "**/venv/"]
+            .map(str::to_owned)
+            .into()
     }
 
-    fn usual_memory() -> u64 {
+    fn default_memory() -> u64 {
         512
     }
 
-    fn usual_seconds() -> u64 {
+    fn default_seconds() -> u64 {
         120
     }
 
-    /// A command with the usual needs.
-    pub fn command(command: impl Into<String>) -> Verify {
-        Verify {
+    /// A command with default limits.
+    pub fn command(command: impl Into<String>) -> VerifyCommand {
+        VerifyCommand {
             command: command.into(),
             layers: Vec::new(),
             python: None,
-            exclude: Verify::usual_exclude(),
-            memory_mb: Verify::usual_memory(),
-            seconds: Verify::usual_seconds(),
+            exclude: VerifyCommand::usual_exclude(),
+            memory_mb: VerifyCommand::default_memory(),
+            seconds: VerifyCommand::default_seconds(),
         }
     }
 }
 
-/// A contract that cannot be kept to.
+/// Why a contract cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContractError {
     #[error("`_handoff/{CONTRACT}` cannot be read: {0}")]
     File(#[from] FileError),
     #[error(
-        "`_handoff/{CONTRACT}` is not right: {0}; whoever gave the task must mend it (its form is in docs/drafts.md)"
+        "`_handoff/{CONTRACT}` is invalid: {0}; ask the task's author to fix it (format: docs/reference/task-contract.md)"
     )]
     Form(String),
 }
 
-fn form(what: impl std::fmt::Display) -> ContractError {
+fn invalid(what: impl std::fmt::Display) -> ContractError {
     ContractError::Form(what.to_string())
 }
 
 impl Contract {
-    /// The contract of a workspace; `None` where there is none.
+    /// Reads the contract of a workspace; `None` if it has none.
     ///
     /// # Errors
-    /// When there is one that is not right: nobody works without the limits that somebody meant.
-    pub fn read(handoff: &Folder) -> Result<Option<Contract>, ContractError> {
+    /// If the contract is unreadable or invalid: no task runs without the limits its author intended.
+    pub fn read(handoff: &FolderHandle) -> Result<Option<Contract>, ContractError> {
         match handoff.read(CONTRACT, LARGEST) {
             Ok(bytes) => Contract::parse(&bytes).map(Some),
             Err(FileError::Missing) => Ok(None),
@@ -153,29 +153,29 @@ impl Contract {
         }
     }
 
-    /// Parses a contract and checks its form.
+    /// Parses and validates a contract.
     pub fn parse(bytes: &[u8]) -> Result<Contract, ContractError> {
-        let contract: Contract = serde_json::from_slice(bytes).map_err(form)?;
-        // A list of its fields, in order, would be taken for one.
-        if !serde_json::from_slice::<serde_json::Value>(bytes).map_err(form)?.is_object() {
-            return Err(form("it is no JSON object"));
+        let contract: Contract = serde_json::from_slice(bytes).map_err(invalid)?;
+        // serde would also accept an array of the fields, in order.
+        if !serde_json::from_slice::<serde_json::Value>(bytes).map_err(invalid)?.is_object() {
+            return Err(invalid("it is not a JSON object"));
         }
         if contract.version != 1 {
             let version = contract.version;
-            return Err(form(format!("`version` is {version}, and only 1 is known")));
+            return Err(invalid(format!("unsupported `version` {version}; only 1 is supported")));
         }
         if let Some(task) = &contract.task_id {
-            task.parse::<TaskId>().map_err(|error| form(format!("`task_id`: {error}")))?;
+            task.parse::<TaskId>().map_err(|error| invalid(format!("`task_id`: {error}")))?;
         }
         let patterns = contract.allowed_paths.as_deref().unwrap_or_default();
         if contract.allowed_paths.as_ref().is_some_and(Vec::is_empty) {
-            return Err(form("`allowed_paths` is empty; leave it out to allow everything"));
+            return Err(invalid("`allowed_paths` is empty; leave it out to allow everything"));
         }
         let exclude = contract.verify.as_ref().map_or(0, |verify| verify.exclude.len());
-        if patterns.len().max(exclude) > MOST_PATTERNS {
-            return Err(form(format!("it has more than {MOST_PATTERNS} patterns")));
+        if patterns.len().max(exclude) > MAX_PATTERNS {
+            return Err(invalid(format!("a list has more than {MAX_PATTERNS} patterns")));
         }
-        Globs::new(patterns).map_err(|error| form(format!("`allowed_paths`: {error}")))?;
+        Globs::new(patterns).map_err(|error| invalid(format!("`allowed_paths`: {error}")))?;
         let ContractLimits { max_lines, max_files, max_deletion, max_bytes } = contract.limits;
         let none = [
             (max_lines == Some(0), "max_lines"),
@@ -183,25 +183,25 @@ impl Contract {
             (max_bytes == Some(0), "max_bytes"),
         ];
         if let Some((_, name)) = none.iter().find(|(none, _)| *none) {
-            return Err(form(format!("`limits.{name}` must be at least 1")));
+            return Err(invalid(format!("`limits.{name}` must be at least 1")));
         }
         if max_deletion.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            return Err(form("`limits.max_deletion` must be from 0 to 1"));
+            return Err(invalid("`limits.max_deletion` must be from 0 to 1"));
         }
         if let Some(verify) = &contract.verify {
             if verify.command.trim().is_empty() {
-                return Err(form("`verify.command` is empty"));
+                return Err(invalid("`verify.command` is empty"));
             }
             if verify.memory_mb < 16 || verify.seconds == 0 {
-                return Err(form("`verify` needs at least 16 megabytes and a second"));
+                return Err(invalid("`verify` needs at least 16 megabytes and 1 second"));
             }
             Globs::new(&verify.exclude)
-                .map_err(|error| form(format!("`verify.exclude`: {error}")))?;
+                .map_err(|error| invalid(format!("`verify.exclude`: {error}")))?;
             if verify.python.as_ref().is_some_and(|python| python.trim().is_empty()) {
-                return Err(form("`verify.python` is empty"));
+                return Err(invalid("`verify.python` is empty"));
             }
             if verify.layers.iter().any(|layer| !layer.starts_with('/')) {
-                return Err(form("`verify.layers` are absolute paths"));
+                return Err(invalid("`verify.layers` must be absolute paths"));
             }
         }
         Ok(contract)
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_contract_has_a_form() {
+    fn contract_is_parsed_and_invalid_contracts_are_rejected() {
         let contract = Contract::parse(
             br#"{"$schema": "x", "version": 1, "task_id": "t1", "goal": "g", "allowed_paths": ["src/**"],
                  "limits": {"max_lines": 50}, "verify": {"command": "make test", "seconds": 5}}"#,
@@ -224,14 +224,14 @@ mod tests {
         assert_eq!((verify.seconds, verify.memory_mb), (5, 512));
         for (text, why) in [
             ("", "EOF while parsing"),
-            ("[null, 1]", "no JSON object"),
-            ("[null, 1, null, null, null, {}, null]", "no JSON object"),
+            ("[null, 1]", "not a JSON object"),
+            ("[null, 1, null, null, null, {}, null]", "not a JSON object"),
             ("{}", "missing field `version`"),
-            (r#"{"version": 2}"#, "`version` is 2, and only 1 is known"),
+            (r#"{"version": 2}"#, "unsupported `version` 2"),
             (r#"{"version": 1, "allowed": []}"#, "unknown field `allowed`"),
-            (r#"{"version": 1, "task_id": "a/b"}"#, "`task_id`: `a/b` is no task id"),
-            (r#"{"version": 1, "allowed_paths": ["a["]}"#, "`allowed_paths`: `a[`"),
-            (r#"{"version": 1, "allowed_paths": ["../x"]}"#, "`allowed_paths`: `../x`"),
+            (r#"{"version": 1, "task_id": "a/b"}"#, "`task_id`: invalid task id `a/b`"),
+            (r#"{"version": 1, "allowed_paths": ["a["]}"#, "invalid path pattern `a[`"),
+            (r#"{"version": 1, "allowed_paths": ["../x"]}"#, "invalid path pattern `../x`"),
             (r#"{"version": 1, "allowed_paths": []}"#, "leave it out to allow everything"),
             (r#"{"version": 1, "limits": {"max_lines": 0}}"#, "must be at least 1"),
             (r#"{"version": 1, "limits": {"max_deletion": 2}}"#, "from 0 to 1"),
@@ -243,8 +243,8 @@ mod tests {
                 "`verify.python` is empty",
             ),
         ] {
-            let told = Contract::parse(text.as_bytes()).unwrap_err().to_string();
-            assert!(told.contains(why), "{text}: {told}");
+            let message = Contract::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains(why), "{text}: {message}");
         }
     }
 }

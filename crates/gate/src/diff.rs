@@ -1,38 +1,38 @@
-//! What a draft changes, line by line.
+//! Line diff between a draft and its original.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use similar::{Algorithm, DiffOp, TextDiff};
 
-/// How long a comparison may take: after that it is coarser.
-const LONGEST: Duration = Duration::from_secs(1);
+/// Time limit of a comparison; after that the diff is coarser.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A draft beside its original.
+/// Differences between a draft and its original.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
-    /// Lines that are new, with their numbers in the draft, from 1, without their ends.
+    /// Added lines without line ends, with their numbers in the draft, from 1.
     pub added: Vec<(usize, String)>,
-    /// How many lines of the original are gone.
+    /// Number of lines removed from the original.
     pub removed: usize,
-    /// The removed lines without their indentation, with how often each occurs.
-    gone: HashMap<String, usize>,
+    /// The removed lines without indentation, and how often each occurs.
+    removed_lines: HashMap<String, usize>,
     /// Removed lines that are not blank and were neither moved nor re-indented.
     pub lost: usize,
-    /// How many lines of the original are not blank.
+    /// Number of non-blank lines of the original.
     pub original: usize,
 }
 
 impl Diff {
-    /// Of two texts; the original of a new file is empty.
+    /// Compares two texts; the original of a new file is empty.
     pub fn between(original: &str, draft: &str) -> Diff {
-        let diff = compared(original, draft);
+        let diff = compare(original, draft);
         let lines: Vec<&str> = draft.split_inclusive('\n').collect();
         let before: Vec<&str> = original.split_inclusive('\n').collect();
         let mut changed = Diff {
             added: Vec::new(),
             removed: 0,
-            gone: HashMap::new(),
+            removed_lines: HashMap::new(),
             lost: 0,
             original: before.iter().filter(|line| !line.trim().is_empty()).count(),
         };
@@ -44,7 +44,7 @@ impl Diff {
             changed.removed += old.len();
             for index in old {
                 let line = before.get(index).copied().unwrap_or_default().trim();
-                *changed.gone.entry(line.to_owned()).or_default() += 1;
+                *changed.removed_lines.entry(line.to_owned()).or_default() += 1;
             }
             let line = |index: usize| {
                 let text = lines.get(index).copied().unwrap_or_default();
@@ -56,11 +56,11 @@ impl Diff {
         changed
     }
 
-    /// Counts removed lines that no added line brings back. Each added line brings back one removed line with the
-    /// same text, whatever its indentation.
+    /// Counts removed lines that were not added again. Each added line offsets one removed line with the same text,
+    /// whatever its indentation.
     fn count_lost(&self) -> usize {
         let mut lost: HashMap<&str, usize> =
-            self.gone.iter().map(|(line, count)| (line.as_str(), *count)).collect();
+            self.removed_lines.iter().map(|(line, count)| (line.as_str(), *count)).collect();
         for (_, line) in &self.added {
             if let Some(count) = lost.get_mut(line.trim()) {
                 *count = count.saturating_sub(1);
@@ -70,25 +70,25 @@ impl Diff {
         lost.values().sum()
     }
 
-    /// Added lines that were not there before: a line that was only moved, or indented otherwise, was.
+    /// Added lines whose text is new. Moved or re-indented lines are not included.
     pub fn new_words(&self) -> impl Iterator<Item = &(usize, String)> {
-        self.added.iter().filter(|(_, line)| !self.gone.contains_key(line.trim()))
+        self.added.iter().filter(|(_, line)| !self.removed_lines.contains_key(line.trim()))
     }
 
-    /// Lines that were added or are gone.
+    /// Number of added and removed lines.
     pub fn lines(&self) -> usize {
         self.added.len() + self.removed
     }
 
-    /// The share of the original's lines that are gone, from 0 to 1. A replaced line counts, a moved or re-indented
-    /// line does not, and blank lines count on neither side.
+    /// Share of the original's lines that were lost, from 0 to 1. Replaced lines count; moved, re-indented and blank
+    /// lines do not.
     pub fn deletion_ratio(&self) -> f64 {
         if self.original == 0 { 0.0 } else { self.lost as f64 / self.original as f64 }
     }
 
-    /// As people read it: a unified diff with three lines around each change.
+    /// Unified diff with three lines of context.
     pub fn unified(name: &str, original: &str, draft: &str) -> String {
-        let diff = compared(original, draft);
+        let diff = compare(original, draft);
         let side = |letter: &str, text: &str| match text {
             "" => "/dev/null".to_owned(),
             _ => format!("{letter}/{name}"),
@@ -98,9 +98,9 @@ impl Diff {
     }
 }
 
-fn compared<'a>(original: &'a str, draft: &'a str) -> TextDiff<'a, 'a, str> {
+fn compare<'a>(original: &'a str, draft: &'a str) -> TextDiff<'a, 'a, str> {
     let how = &mut TextDiff::configure();
-    how.algorithm(Algorithm::Histogram).timeout(LONGEST).diff_lines(original, draft)
+    how.algorithm(Algorithm::Histogram).timeout(TIMEOUT).diff_lines(original, draft)
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
         let diff = Diff::between("if x:\n    key = 1\n", "key = 1\nother = 2\n");
         assert_eq!(diff.new_words().count(), 1, "{diff:?}");
         assert_eq!(Diff::between("a\r\nb", "a\r\nb").lines(), 0);
-        // An end of line is part of a line, and no line of its own.
+        // A line end belongs to its line.
         let diff = Diff::between("a\nb\n", "a\nb");
         assert_eq!((diff.added, diff.removed), (vec![(2, "b".to_owned())], 1));
         let diff = Diff::between("", "a\n");
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(ratio(&numbered("line"), &numbered("junk")), 1.0);
         assert_eq!(ratio("a\nb\nc\nd\n", "a\nx\n"), 0.75);
         assert_eq!(ratio("a\nb\nc\nd\n", ""), 1.0);
-        // One added line brings back one removed line, not both.
+        // One added line offsets one removed line, not both.
         assert_eq!(ratio("a\na\n", "b\na\n"), 0.5);
     }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_it_as_they_are_used_to() {
+    fn unified_diff_has_the_usual_format() {
         let shown = Diff::unified("src/a.py", "a\nb\n", "a\nc\n");
         assert_eq!(shown, "--- a/src/a.py\n+++ b/src/a.py\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
     }

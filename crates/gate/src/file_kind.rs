@@ -1,21 +1,21 @@
-//! What a file is, by its path. Some findings are mistakes in a program and normal in a test or a document.
+//! Classifies files by path. Some findings are mistakes in a program but normal in a test or a document.
 
 use crate::pattern::among;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Code,
-    /// Settings: values stand without quotes.
+    /// Settings, in which values need no quotes.
     Config,
     Test,
-    /// Texts of a program in a language: `locales/fr.json`, `messages_de.properties`.
+    /// Translated texts of a program: `locales/fr.json`, `messages_de.properties`.
     Translation,
-    /// Documents for people, who take an example for one.
+    /// Documents for people, in which keys and paths are usually examples.
     Prose,
-    /// A Dockerfile, whose folders are the image's own.
+    /// A Dockerfile, whose folders are inside the image.
     Container,
-    /// A Compose file, whose folders are the containers' own, except for the host's side of a volume.
+    /// A Compose file, whose folders are inside the containers, except for the host side of a volume.
     Compose,
 }
 
@@ -30,7 +30,7 @@ impl FileKind {
             () if ends(&[".md", ".mdx", ".rst", ".adoc", ".txt"]) => FileKind::Prose,
             () if is_test_path(path) => FileKind::Test,
             () if is_translation(path, &name) => FileKind::Translation,
-            // A shell script assigns words without quotes, as settings do.
+            // A shell script assigns values without quotes, like a settings file.
             () if ends(&[".yml", ".yaml", ".ini", ".cfg", ".conf", ".env", ".properties"])
                 || ends(&[".sh", ".bash", ".zsh", ".ksh"])
                 || starts(&[".env"]) =>
@@ -42,7 +42,8 @@ impl FileKind {
     }
 }
 
-/// Whether a file describes an image: `Dockerfile`, `Dockerfile.prod`, `api.Dockerfile`, but not `dockerfile.py`.
+/// Whether a file describes a container image: `Dockerfile`, `Dockerfile.prod`, `api.Dockerfile`, but not
+/// `dockerfile.py`.
 fn is_dockerfile(name: &str) -> bool {
     const OTHER: &str = "py pyi rs go js mjs cjs ts tsx jsx rb java kt php c h cc cpp cs sh md \
         txt";
@@ -54,7 +55,7 @@ fn is_dockerfile(name: &str) -> bool {
     })
 }
 
-/// Whether a file describes services: `compose.yaml`, `compose.override.yml`, `docker-compose.prod.yml`.
+/// Whether a file is a Compose file: `compose.yaml`, `compose.override.yml`, `docker-compose.prod.yml`.
 fn is_compose(name: &str) -> bool {
     let stem = name.strip_suffix(".yml").or_else(|| name.strip_suffix(".yaml"));
     stem.is_some_and(|stem| {
@@ -65,7 +66,7 @@ fn is_compose(name: &str) -> bool {
     })
 }
 
-/// Whether a file holds translations, by its folder or its ending.
+/// Whether a file contains translations, by its folder or its extension.
 fn is_translation(path: &str, name: &str) -> bool {
     const FOLDERS: &str = "locale locales i18n l10n lang langs languages translations translation";
     let folders = path.rsplit(['/', '\\']).skip(1).map(str::to_lowercase);
@@ -79,7 +80,7 @@ fn is_translation(path: &str, name: &str) -> bool {
         || is_data && folders.into_iter().any(|folder| among(&folder, FOLDERS))
 }
 
-/// Whether a file is a test, by where it lies and what it is called.
+/// Whether a file is a test, by its folder or its name.
 fn is_test_path(path: &str) -> bool {
     const FOLDERS: &str = "test tests __tests__ spec specs testdata test_data test-data fixtures \
         __fixtures__ __mocks__ e2e testing";
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_follows_from_the_path() {
+    fn file_kinds_are_recognised_by_path() {
         for (kind, paths) in [
             (FileKind::Prose, "README.md docs/guide.rst Dockerfile.md"),
             (

@@ -1,41 +1,41 @@
-//! The gate's rules about files by path, read from `data/files.toml`: which files are protected and by which tool they
-//! are read, which hold secrets, and which run on build or test.
+//! Rules about files by path, from `data/files.toml`: which files are protected because a tool reads them
+//! automatically, which contain secrets, and which run on build or test.
 
 use std::sync::LazyLock;
 
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use crate::globs::{BadGlob, Globs};
+use crate::globs::{Globs, InvalidGlob};
 
-/// The rules as they are written.
+/// Text of the rules.
 pub(crate) const DATA: &str = include_str!("../data/files.toml");
 
 /// All rules about files by path.
 #[derive(Debug)]
 pub(crate) struct FileRules {
-    /// Files that tools run or agents obey without being asked.
+    /// Files that tools run or agents follow automatically.
     pub protected: ToolGlobs,
-    /// Files that hold secrets by their name.
+    /// Files whose names suggest secrets.
     pub secret: ToolGlobs,
-    /// The repository's own files.
+    /// Files of the version control repository.
     pub repository: ToolGlobs,
     /// Files that run on build or test.
-    pub runs: Vec<RunsOnBuild>,
-    /// Folders in which executable files are ordinary.
+    pub runs: Vec<BuildRule>,
+    /// Folders in which executable files are normal.
     pub source_folders: Vec<String>,
 }
 
 /// Files of one kind that run on build or test.
 #[derive(Debug)]
-pub(crate) struct RunsOnBuild {
+pub(crate) struct BuildRule {
     pub files: Globs,
-    /// Keys of a data file that say what is run; `None` where the whole file is a program.
+    /// Keys of a data file that name commands; `None` if the whole file is a program.
     pub keys: Option<Globs>,
-    /// Tables of a data file that name dependencies.
+    /// Tables of a data file that list dependencies.
     pub dependencies: Vec<String>,
 }
 
-/// Patterns of files, each with the tool that reads them.
+/// File patterns, each with the tool that reads the files.
 #[derive(Debug)]
 pub(crate) struct ToolGlobs {
     globs: Globs,
@@ -50,20 +50,20 @@ impl ToolGlobs {
     }
 }
 
-static RULES: LazyLock<Result<FileRules, BadGlob>> = LazyLock::new(|| FileRules::parse(DATA));
+static RULES: LazyLock<Result<FileRules, InvalidGlob>> = LazyLock::new(|| FileRules::parse(DATA));
 
 impl FileRules {
-    /// The rules of this version.
-    pub(crate) fn get() -> Result<&'static FileRules, BadGlob> {
+    /// Returns the built-in rules.
+    pub(crate) fn get() -> Result<&'static FileRules, InvalidGlob> {
         RULES.as_ref().map_err(Clone::clone)
     }
 
-    fn parse(text: &str) -> Result<FileRules, BadGlob> {
+    fn parse(text: &str) -> Result<FileRules, InvalidGlob> {
         let document: DocumentMut =
-            text.parse().map_err(|error| BadGlob::new("data/files.toml", &error))?;
+            text.parse().map_err(|error| InvalidGlob::new("data/files.toml", &error))?;
         let section = |name: &str| {
             let section = document.get(name).and_then(Item::as_table);
-            section.ok_or_else(|| BadGlob::new(name, &"missing in data/files.toml"))
+            section.ok_or_else(|| InvalidGlob::new(name, &"missing in data/files.toml"))
         };
         let mut runs = Vec::new();
         for (name, entry) in section("runs")? {
@@ -73,14 +73,14 @@ impl FileRules {
                 None => Ok(Vec::new()),
             };
             let keys: Vec<String> = list("keys")?.iter().map(|key| key.replace('.', "/")).collect();
-            runs.push(RunsOnBuild {
+            runs.push(BuildRule {
                 files: Globs::in_any_case(&list("files")?)?,
                 keys: (!keys.is_empty()).then(|| Globs::in_any_case(&keys)).transpose()?,
                 dependencies: list("dependencies")?,
             });
         }
         let folders = section("source")?.get("folders");
-        let folders = folders.ok_or_else(|| BadGlob::new("source.folders", &"missing"))?;
+        let folders = folders.ok_or_else(|| InvalidGlob::new("source.folders", &"missing"))?;
         Ok(FileRules {
             protected: tools(section("protected")?)?,
             secret: tools(section("secret")?)?,
@@ -91,8 +91,8 @@ impl FileRules {
     }
 }
 
-/// The patterns of all groups of a section.
-fn tools(section: &Table) -> Result<ToolGlobs, BadGlob> {
+/// Collects the patterns of all groups of a section.
+fn tools(section: &Table) -> Result<ToolGlobs, InvalidGlob> {
     let (mut patterns, mut tools) = (Vec::new(), Vec::new());
     for (name, group) in section {
         for (tool, files) in table(name, group)?.iter() {
@@ -105,12 +105,12 @@ fn tools(section: &Table) -> Result<ToolGlobs, BadGlob> {
     Ok(ToolGlobs { globs: Globs::in_any_case(&patterns)?, tools })
 }
 
-fn table<'i>(name: &str, item: &'i Item) -> Result<&'i dyn TableLike, BadGlob> {
-    item.as_table_like().ok_or_else(|| BadGlob::new(name, &"not a table"))
+fn table<'i>(name: &str, item: &'i Item) -> Result<&'i dyn TableLike, InvalidGlob> {
+    item.as_table_like().ok_or_else(|| InvalidGlob::new(name, &"not a table"))
 }
 
-fn strings(name: &str, item: &Item) -> Result<Vec<String>, BadGlob> {
-    let wrong = || BadGlob::new(name, &"not a list of strings");
+fn strings(name: &str, item: &Item) -> Result<Vec<String>, InvalidGlob> {
+    let wrong = || InvalidGlob::new(name, &"not a list of strings");
     let values = item.as_array().ok_or_else(wrong)?;
     values.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
 }

@@ -1,69 +1,69 @@
-//! Patterns of paths: `src/main.py`, `docs/`, `**/*.lock`.
+//! Glob patterns of paths: `src/main.py`, `docs/`, `**/*.lock`.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Patterns, of which one is enough.
+/// Set of patterns; a path matches if any pattern does.
 #[derive(Debug, Clone)]
 pub(crate) struct Globs {
     set: GlobSet,
-    /// For each glob of the set, the index of the pattern that it comes from.
+    /// For each glob of the set, the index of its source pattern.
     patterns: Vec<usize>,
 }
 
-/// A pattern that is none.
+/// An invalid path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no pattern of paths: {why}")]
-pub struct BadGlob {
+#[error("invalid path pattern `{pattern}`: {why}")]
+pub struct InvalidGlob {
     pattern: String,
     why: String,
 }
 
-impl BadGlob {
-    pub(crate) fn new(pattern: &str, why: &dyn std::fmt::Display) -> BadGlob {
-        BadGlob { pattern: pattern.to_owned(), why: why.to_string() }
+impl InvalidGlob {
+    pub(crate) fn new(pattern: &str, why: &dyn std::fmt::Display) -> InvalidGlob {
+        InvalidGlob { pattern: pattern.to_owned(), why: why.to_string() }
     }
 }
 
 impl Globs {
-    /// What may be done to: as written.
-    pub(crate) fn new<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
-        Globs::built(patterns, false)
+    /// Case-sensitive patterns, for allow lists.
+    pub(crate) fn new<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
+        Globs::build(patterns, false)
     }
 
-    /// What may not: letters of either case are the same, as they are on some disks.
-    pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, BadGlob> {
-        Globs::built(patterns, true)
+    /// Case-insensitive patterns, for deny lists: some file systems ignore case.
+    pub(crate) fn in_any_case<T: AsRef<str>>(patterns: &[T]) -> Result<Globs, InvalidGlob> {
+        Globs::build(patterns, true)
     }
 
-    fn built<T: AsRef<str>>(patterns: &[T], any_case: bool) -> Result<Globs, BadGlob> {
+    fn build<T: AsRef<str>>(patterns: &[T], any_case: bool) -> Result<Globs, InvalidGlob> {
         let mut set = GlobSetBuilder::new();
-        let mut from = Vec::new();
+        let mut sources = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
             let pattern = pattern.as_ref();
-            let bad = |why: String| BadGlob { pattern: pattern.to_owned(), why };
-            let plain = pattern.strip_prefix("./").unwrap_or(pattern);
-            if plain.is_empty()
-                || plain.starts_with('/')
-                || plain.split('/').any(|part| part == "..")
+            let bad = |why: String| InvalidGlob { pattern: pattern.to_owned(), why };
+            let relative = pattern.strip_prefix("./").unwrap_or(pattern);
+            if relative.is_empty()
+                || relative.starts_with('/')
+                || relative.split('/').any(|part| part == "..")
             {
-                return Err(bad("write it from the workspace's folder".to_owned()));
+                return Err(bad("write it relative to the workspace, without `..`".to_owned()));
             }
-            // A folder is all that is in it, and what has no sign of a pattern may be one.
-            let folder = plain.trim_end_matches('/');
-            let below = !folder.contains(['*', '?', '[', '{']) || plain.ends_with('/');
-            let file = (!plain.ends_with('/')).then(|| plain.to_owned());
+            // A pattern without wildcards may name a folder, which includes everything in it.
+            let folder = relative.trim_end_matches('/');
+            let below = !folder.contains(['*', '?', '[', '{']) || relative.ends_with('/');
+            let file = (!relative.ends_with('/')).then(|| relative.to_owned());
             for whole in file.into_iter().chain(below.then(|| format!("{folder}/**"))) {
                 let mut glob = GlobBuilder::new(&whole);
                 glob.literal_separator(true).case_insensitive(any_case).empty_alternates(true);
-                from.push(index);
+                sources.push(index);
                 set.add(glob.build().map_err(|error| bad(error.kind().to_string()))?);
             }
         }
-        let set = set.build().map_err(|error| BadGlob {
+        let set = set.build().map_err(|error| InvalidGlob {
             pattern: error.glob().unwrap_or_default().to_owned(),
             why: error.kind().to_string(),
         })?;
-        Ok(Globs { set, patterns: from })
+        Ok(Globs { set, patterns: sources })
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_files_folders_and_kinds() {
+    fn patterns_match_files_folders_and_extensions() {
         let globs =
             Globs::new(&["src/main.py", "docs/", "lib", "**/*.lock", "./top/*.md"]).unwrap();
         let within = "src/main.py docs/a/b.md lib/x/y.py lib Cargo.lock a/b/x.lock top/x.md";

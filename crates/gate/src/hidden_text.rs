@@ -1,11 +1,12 @@
-//! Text that reads otherwise than it runs: invisible characters, control characters, and identifiers that mix scripts.
+//! Finds text that looks different from what it does: invisible characters, control characters, and identifiers that
+//! mix scripts.
 
 use assize_types::text::is_invisible;
 use unicode_security::confusable_detection::skeleton;
 
 use crate::file_kind::FileKind;
 
-/// A character that a reader does not see or takes for another.
+/// An invisible or confusable character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenText {
     /// `turned-text`, `invisible-text` or `look-alike`.
@@ -16,7 +17,7 @@ pub struct HiddenText {
     pub message: String,
 }
 
-/// The first finding of each rule in a line.
+/// The first finding of each rule in a line; `first` is true for the first line of a file.
 pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
     if line.is_ascii() && !line.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
         return Vec::new();
@@ -29,17 +30,18 @@ pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
         }
     };
     for (index, c) in chars.iter().copied().enumerate() {
-        if turns(c) {
-            let message = format!("{} changes the direction in which the line is read", named(c));
+        if changes_direction(c) {
+            let message =
+                format!("{} changes the direction in which the line is read", describe(c));
             add("turned-text", index, message);
-        } else if hides(&chars, index, first) {
-            add("invisible-text", index, format!("{} is invisible", named(c)));
+        } else if is_hidden(&chars, index, first) {
+            add("invisible-text", index, format!("{} is invisible", describe(c)));
         } else if c.is_control() && c != '\t' && c != '\u{c}' {
             let message = match c {
                 '\r' => {
                     "a carriage return (U+000D) in the line lets a terminal overwrite it".to_owned()
                 }
-                c => format!("{} is a control character", named(c)),
+                c => format!("{} is a control character", describe(c)),
             };
             add("invisible-text", index, message);
         }
@@ -48,7 +50,7 @@ pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
         for (start, word) in identifiers(&chars) {
             if let Some(c) = look_alike(&word) {
                 let offset = word.chars().position(|other| other == c).unwrap_or_default();
-                let message = format!("{} in `{word}` looks like another letter", named(c));
+                let message = format!("{} in `{word}` looks like another letter", describe(c));
                 add("look-alike", start + offset, message);
             }
         }
@@ -56,39 +58,39 @@ pub fn in_line(line: &str, first: bool, kind: FileKind) -> Vec<HiddenText> {
     found
 }
 
-/// Whether a character changes the direction in which the text after it is shown.
-fn turns(c: char) -> bool {
+/// Whether a character changes the display direction of the text after it.
+fn changes_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether an invisible character is not part of an emoji, or of a script that needs it.
-fn hides(chars: &[char], index: usize, first: bool) -> bool {
+/// Whether a character is invisible and not part of an emoji or of a script that needs it.
+fn is_hidden(chars: &[char], index: usize, first: bool) -> bool {
     let c = chars[index];
     let before = index.checked_sub(1).map(|index| chars[index]);
     let after = chars.get(index + 1).copied();
-    let pictured = |c: Option<char>| c.is_some_and(is_pictograph);
+    let pictograph = |c: Option<char>| c.is_some_and(is_pictograph);
     match c {
-        // A byte order mark.
+        // A byte order mark is allowed at the start of the file.
         '\u{feff}' => !(first && index == 0),
         // Joins emoji, and shapes letters of Arabic and Indic scripts.
         '\u{200c}' | '\u{200d}' => {
-            let joined = c == '\u{200d}' && pictured(before) && pictured(after);
+            let joined = c == '\u{200d}' && pictograph(before) && pictograph(after);
             let shaped =
                 [before, after].iter().flatten().all(|c| is_joining(*c)) && before.is_some();
             !(joined || shaped)
         }
-        // Chooses between the text and the emoji form of what is before it.
+        // Selects the text or emoji form of the character before it.
         '\u{fe00}'..='\u{fe0f}' => {
             let chosen = |c: char| is_pictograph(c) || "0123456789#*".contains(c);
             let selector = |c| matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
             before.is_none_or(|c| c.is_ascii_alphabetic() || selector(c))
                 || before.is_some_and(|c| c.is_ascii() && !chosen(c))
         }
-        // Chooses between forms of a Chinese character.
+        // Selects the form of a Chinese character.
         '\u{e0100}'..='\u{e01ef}' => {
             !before.is_some_and(|c| ('\u{3400}'..='\u{3ffff}').contains(&c))
         }
-        // A flag of a region: six tags at most after a black flag.
+        // A regional flag: at most six tags after a black flag.
         '\u{e0020}'..='\u{e007f}' => {
             let tags = chars[..index]
                 .iter()
@@ -102,18 +104,18 @@ fn hides(chars: &[char], index: usize, first: bool) -> bool {
     }
 }
 
-/// Whether a character is a picture, or belongs to one.
+/// Whether a character is an emoji or part of one.
 fn is_pictograph(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}'..='\u{3299}' | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Whether a character is of a script in which joiners shape letters.
+/// Whether a character belongs to a script in which joiners shape letters.
 fn is_joining(c: char) -> bool {
     matches!(c, '\u{600}'..='\u{8ff}' | '\u{900}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
 }
 
-/// The words of a line that have a character outside ASCII, each with its position. An underscore ends a word:
-/// `σ_max` has two.
+/// Words of a line that contain a non-ASCII character, with their positions. An underscore ends a word: `σ_max` has
+/// two.
 fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -128,8 +130,8 @@ fn identifiers(chars: &[char]) -> Vec<(usize, String)> {
     words
 }
 
-/// A character that makes a word look like another: a letter of mathematics in place of a plain one, or letters of another
-/// script among Latin ones, if all of them look Latin.
+/// Returns a character that makes a word look like another: a mathematical letter in place of a plain one, or letters
+/// of another script among Latin ones, if all of them look Latin.
 fn look_alike(word: &str) -> Option<char> {
     let styled = |c: &char| matches!(c, '\u{1d400}'..='\u{1d7ff}' | '\u{212a}');
     if let Some(c) = word.chars().find(styled) {
@@ -148,8 +150,8 @@ fn look_alike(word: &str) -> Option<char> {
     others.all(looks_latin).then_some(first)
 }
 
-/// The code point of a character, with its name where it has no look of its own.
-fn named(c: char) -> String {
+/// Code point of a character, with its name or script if its glyph does not identify it.
+fn describe(c: char) -> String {
     let name = match c {
         '\0' => "NULL",
         '\u{8}' => "BACKSPACE",

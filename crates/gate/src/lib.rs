@@ -1,8 +1,8 @@
 //! The gate: whether a proposed change to a workspace is accepted, rejected or put before a reviewer.
 //!
-//! [`check`] looks at what would change, under a [`Policy`] made of the settings and the task's [`Contract`].
-//! [`Verification`] runs the project's own tests on a copy of the workspace, through a [`Verifier`] of the caller.
-//! What becomes of a change is decided and done elsewhere: nothing here writes to a workspace.
+//! [`check`] inspects a proposed change under a [`Policy`], which combines the settings and the task's [`Contract`].
+//! [`Verification`] runs the project's own tests on a copy of the workspace through the caller's [`Verifier`]. This
+//! crate never writes to a workspace: `crates/draft` decides on and applies changes.
 
 mod checks;
 mod contract;
@@ -22,16 +22,17 @@ pub mod secrets;
 mod task;
 mod verify;
 
-pub use checks::{Change, DRAFT_MODE, check};
-pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, Verify};
+pub use checks::{DRAFT_MODE, ProposedChange, check};
+pub use contract::{CONTRACT, Contract, ContractError, ContractLimits, VerifyCommand};
 pub use diff::Diff;
 pub use file_kind::FileKind;
-pub use globs::BadGlob;
-pub use pattern::BadPattern;
-pub use places::Places;
-pub use policy::{Policy, VerifyMost};
-pub use reason::{Effect, Reason, Verdict};
-pub use task::{BadTaskId, TaskId};
+pub use globs::InvalidGlob;
+pub use pattern::InvalidPattern;
+pub use places::PathRules;
+pub use policy::{Policy, VerifyLimits};
+pub use reason::{GateVerdict, Reason, ReasonEffect};
+pub use task::{InvalidTaskId, TaskId};
 pub use verify::{
-    ChangedFile, Job, NamedEnvironment, NotVerified, Ran, Verification, Verified, Verifier,
+    ChangedFile, CommandOutcome, NamedEnvironment, Verification, Verifier, VerifyError, VerifyJob,
+    VerifyResult,
 };

@@ -1,27 +1,26 @@
-//! Compiling the gate's built-in patterns. A pattern that does not compile is an error, never a check that is left
-//! out.
+//! Compiles the gate's built-in patterns. A pattern that does not compile is an error; its check is never skipped.
 
 use regex::Regex;
 
-/// A built-in pattern that does not compile. The gate does not open without it.
+/// A built-in pattern that does not compile; the gate refuses to start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the gate's pattern `{name}` does not compile: {error}")]
-pub struct BadPattern {
+pub struct InvalidPattern {
     pub name: String,
     error: String,
 }
 
-impl BadPattern {
-    pub(crate) fn new(name: &str, error: &dyn std::fmt::Display) -> BadPattern {
-        BadPattern { name: name.to_owned(), error: error.to_string() }
+impl InvalidPattern {
+    pub(crate) fn new(name: &str, error: &dyn std::fmt::Display) -> InvalidPattern {
+        InvalidPattern { name: name.to_owned(), error: error.to_string() }
     }
 }
 
-pub(crate) fn compile(name: &str, pattern: &str) -> Result<Regex, BadPattern> {
-    Regex::new(pattern).map_err(|error| BadPattern::new(name, &error))
+pub(crate) fn compile(name: &str, pattern: &str) -> Result<Regex, InvalidPattern> {
+    Regex::new(pattern).map_err(|error| InvalidPattern::new(name, &error))
 }
 
-/// Whether a word is one of a list, which has spaces between its words.
+/// Whether `word` occurs in the whitespace-separated list `words`.
 pub(crate) fn among(word: &str, words: &str) -> bool {
     words.split_whitespace().any(|other| other == word)
 }

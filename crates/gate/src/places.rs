@@ -1,14 +1,14 @@
-//! What each path of a workspace is to the gate: hidden from agents, protected, or outside the contract.
+//! Classifies the paths of a workspace: hidden from agents, protected, or outside the contract.
 
-use assize_workspace::Inside;
+use assize_workspace::WorkspacePath;
 
-use crate::file_rules::{FileRules, RunsOnBuild};
-use crate::globs::{BadGlob, Globs};
+use crate::file_rules::{BuildRule, FileRules};
+use crate::globs::{Globs, InvalidGlob};
 use crate::policy::Policy;
 
-/// Which path is what, under a policy.
+/// Classification of paths under a policy.
 #[derive(Debug)]
-pub struct Places {
+pub struct PathRules {
     rules: &'static FileRules,
     readable: Globs,
     also_protected: Globs,
@@ -16,9 +16,9 @@ pub struct Places {
 }
 
 impl Policy {
-    /// Which path is what; an error if a pattern of the policy is invalid.
-    pub fn places(&self) -> Result<Places, BadGlob> {
-        Ok(Places {
+    /// Compiles the policy's path patterns; an error if one is invalid.
+    pub fn places(&self) -> Result<PathRules, InvalidGlob> {
+        Ok(PathRules {
             rules: FileRules::get()?,
             readable: Globs::new(&self.readable)?,
             also_protected: Globs::in_any_case(&self.protected)?,
@@ -27,14 +27,14 @@ impl Policy {
     }
 }
 
-impl Places {
-    /// Whether agents may not see a file: it holds secrets by its name, or is the repository's own.
-    pub fn is_hidden(&self, path: &Inside) -> bool {
+impl PathRules {
+    /// Whether a file is hidden from agents: its name suggests secrets, or it belongs to the repository (`.git`).
+    pub fn is_hidden(&self, path: &WorkspacePath) -> bool {
         let (exact, path) = (path.to_string(), path.as_file_systems_read_it());
         if self.rules.repository.tool(&path).is_some() {
             return !self.readable.matches(&exact);
         }
-        // These show the form of what another file holds.
+        // These show the format of another file without its secrets.
         let example = [".example", ".sample", ".template", ".dist"];
         if example.iter().any(|end| path.to_lowercase().ends_with(end)) {
             return false;
@@ -42,45 +42,45 @@ impl Places {
         self.rules.secret.tool(&path).is_some() && !self.readable.matches(&exact)
     }
 
-    /// Whether the settings let agents read a file although it looks as if it held secrets.
-    pub fn is_readable(&self, path: &Inside) -> bool {
+    /// Whether a setting lets agents read a file although its name suggests secrets.
+    pub fn is_readable(&self, path: &WorkspacePath) -> bool {
         self.readable.matches(&path.to_string())
     }
 
-    /// Whether agents may not see a file although its name is harmless: it contains a private key.
-    pub fn is_key(&self, path: &Inside, bytes: &[u8]) -> bool {
+    /// Whether a file is hidden from agents because it contains a private key, whatever its name.
+    pub fn is_key(&self, path: &WorkspacePath, bytes: &[u8]) -> bool {
         contains_private_key(bytes) && !self.is_readable(path)
     }
 
-    /// The tool that reads a protected file by itself; `None` if the file is not protected.
-    pub fn protected_by(&self, path: &Inside) -> Option<&str> {
+    /// Returns the tool that reads a protected file automatically; `None` if the file is not protected.
+    pub fn protected_by(&self, path: &WorkspacePath) -> Option<&str> {
         let path = path.as_file_systems_read_it();
         let own = || self.also_protected.matches(&path).then_some("the setting `draft.protected`");
         self.rules.protected.tool(&path).or_else(own)
     }
 
-    /// What a file runs on build or test; `None` if it does not.
-    pub(crate) fn runs_on_build(&self, path: &Inside) -> Option<&'static RunsOnBuild> {
+    /// Rule for a file whose content can run code on build or test; `None` if there is none.
+    pub(crate) fn runs_on_build(&self, path: &WorkspacePath) -> Option<&'static BuildRule> {
         let path = path.as_file_systems_read_it();
         self.rules.runs.iter().find(|runs| runs.files.matches(&path))
     }
 
-    /// Whether a file lies in a folder of source code.
-    pub fn is_source(&self, path: &Inside) -> bool {
+    /// Whether a file is in a source folder.
+    pub fn is_source(&self, path: &WorkspacePath) -> bool {
         let folders = path.parts().split_last().map_or(&[][..], |(_, folders)| folders);
         folders.iter().any(|folder| self.rules.source_folders.contains(&folder.to_lowercase()))
     }
 
     /// Whether the contract lets a file be drafted.
-    pub fn is_allowed(&self, path: &Inside) -> bool {
+    pub fn is_allowed(&self, path: &WorkspacePath) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.matches(&path.to_string()))
     }
 }
 
-/// Whether a text contains a private key: in PEM form, a line of its own or a JSON string.
+/// Whether a text contains a private key in PEM form, on separate lines or in a JSON string.
 fn contains_private_key(bytes: &[u8]) -> bool {
     const END: &[u8] = b"PRIVATE KEY-----";
-    // Most files have none, and nothing else is looked at in them.
+    // Fast path: most files contain no key.
     if memchr::memmem::find(bytes, END).is_none() {
         return false;
     }
@@ -109,16 +109,16 @@ mod tests {
 
     use super::*;
 
-    fn inside(path: &str) -> Inside {
-        Inside::read(path, Path::new("/srv/repo")).unwrap()
+    fn inside(path: &str) -> WorkspacePath {
+        WorkspacePath::read(path, Path::new("/srv/repo")).unwrap()
     }
 
-    fn places() -> Places {
+    fn places() -> PathRules {
         Policy::default().places().unwrap()
     }
 
     #[test]
-    fn settings_make_exceptions_and_additions() {
+    fn readable_and_protected_settings_change_the_rules() {
         let policy = Policy {
             readable: vec![".env.ci".to_owned()],
             protected: vec!["infra/".to_owned()],

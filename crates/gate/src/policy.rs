@@ -1,4 +1,4 @@
-//! What the gate goes by: the settings, and the contract of the task where there is one.
+//! The gate's policy: the settings, combined with the contract of the task.
 
 use std::sync::LazyLock;
 
@@ -7,50 +7,50 @@ use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Contract, Verify};
-use crate::file_rules;
+use crate::contract::{Contract, VerifyCommand};
+use crate::{file_rules, hardcoded};
 
-/// All that the gate goes by. Its fingerprint stands beside every decision.
+/// Everything that the gate's decisions depend on. Its fingerprint is recorded with every decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Policy {
-    /// The most lines that a draft may add and remove.
+    /// Maximum number of lines that a draft may add and remove.
     pub max_lines: usize,
-    /// The most files of one task.
+    /// Maximum number of files of one task.
     pub max_files: usize,
-    /// The largest share of a file's lines that may be removed or replaced.
+    /// Maximum share of a file's lines that may be removed or replaced.
     pub max_deletion: f64,
-    /// The largest file and draft, in bytes.
+    /// Maximum size of a file and of a draft in bytes.
     pub max_bytes: u64,
     pub review: Review,
-    /// Files that workers may read although they look as if they held secrets.
+    /// Files that agents may read although their names suggest secrets.
     pub readable: Vec<String>,
-    /// Files that a person looks after, besides those that everybody has.
+    /// Files whose changes always need a reviewer, in addition to the built-in ones.
     pub protected: Vec<String>,
-    /// What may be drafted; everything, where nothing is said.
+    /// Files that may be changed; all if absent.
     pub allowed: Option<Vec<String>>,
-    /// The only task there is.
+    /// The only task that may be worked on.
     pub task: Option<String>,
-    /// What must pass: what the settings ask for, and what the contract does.
-    pub verify: Vec<Verify>,
-    /// What a verification may have.
-    pub verify_most: VerifyMost,
+    /// Commands that must pass: those of the settings and that of the contract.
+    pub verify: Vec<VerifyCommand>,
+    /// Limits of a verification.
+    pub verify_most: VerifyLimits,
 }
 
-/// The most that a verification may ask for.
+/// Upper limits that the settings put on a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct VerifyMost {
+pub struct VerifyLimits {
     pub memory_mb: u64,
     pub seconds: u64,
-    /// Folders of this machine that it may see.
+    /// Host folders that the command may see.
     pub layers: Vec<String>,
-    /// The virtual environment that it uses where it names none.
+    /// Virtual environment for commands that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
 }
 
-impl Default for VerifyMost {
-    fn default() -> VerifyMost {
-        VerifyMost { memory_mb: 2048, seconds: 600, layers: Vec::new(), python: None }
+impl Default for VerifyLimits {
+    fn default() -> VerifyLimits {
+        VerifyLimits { memory_mb: 2048, seconds: 600, layers: Vec::new(), python: None }
     }
 }
 
@@ -67,13 +67,13 @@ impl Default for Policy {
             allowed: None,
             task: None,
             verify: Vec::new(),
-            verify_most: VerifyMost::default(),
+            verify_most: VerifyLimits::default(),
         }
     }
 }
 
 impl Policy {
-    /// With the contract's limits, where these are tighter, and with what only a contract says.
+    /// The policy under a contract: the tighter of each limit, and the contract's task, paths and command.
     #[must_use]
     pub fn under(&self, contract: Option<Contract>) -> Policy {
         let mut policy = self.clone();
@@ -94,7 +94,7 @@ impl Policy {
         Fingerprint::of(self.to_bytes())
     }
 
-    /// All of it as JSON, with what is built in.
+    /// The policy as JSON, with a fingerprint of the built-in rules.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut whole = serde_json::json!(self);
         whole["built_in"] = serde_json::json!(*BUILT_IN);
@@ -102,12 +102,12 @@ impl Policy {
     }
 }
 
-/// What stands for all rules that no setting changes.
+/// Fingerprint of all rules that no setting changes.
 static BUILT_IN: LazyLock<Fingerprint> = LazyLock::new(|| {
     let rules = crate::secrets::patterns().collect::<Vec<_>>();
-    Fingerprint::of(
-        serde_json::json!([file_rules::DATA, rules, env!("CARGO_PKG_VERSION")]).to_string(),
-    )
+    let data = [file_rules::DATA, hardcoded::DATA];
+    // The version stands for the checks that are code.
+    Fingerprint::of(serde_json::json!([data, rules, env!("CARGO_PKG_VERSION")]).to_string())
 });
 
 #[cfg(test)]
@@ -115,16 +115,16 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use assize_workspace::Inside;
+    use assize_workspace::WorkspacePath;
 
     #[test]
-    fn a_contract_only_tightens() {
+    fn contract_tightens_but_never_loosens_the_policy() {
         let contract = |text: &str| Some(Contract::parse(text.as_bytes()).unwrap());
         let policy = Policy::default();
         let tighter = policy.under(contract(r#"{"version": 1, "limits": {"max_lines": 5}}"#));
         assert_eq!((tighter.max_lines, tighter.max_files), (5, 20));
         assert_ne!(tighter.fingerprint(), policy.fingerprint());
-        let own = Policy { verify: vec![Verify::command("mine")], ..Policy::default() };
+        let own = Policy { verify: vec![VerifyCommand::command("mine")], ..Policy::default() };
         let both = own.under(contract(r#"{"version": 1, "verify": {"command": "true"}}"#));
         let commands: Vec<&str> = both.verify.iter().map(|v| v.command.as_str()).collect();
         assert_eq!(commands, ["mine", "true"]);
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(looser.max_lines, 500);
         let narrow = policy.under(contract(r#"{"version": 1, "allowed_paths": ["src/"]}"#));
         let places = narrow.places().unwrap();
-        let is_allowed = |path| places.is_allowed(&Inside::read(path, Path::new("/")).unwrap());
+        let is_allowed =
+            |path| places.is_allowed(&WorkspacePath::read(path, Path::new("/")).unwrap());
         assert!(is_allowed("src/a") && !is_allowed("SRC/a"));
         assert_eq!(policy.under(None), policy);
     }

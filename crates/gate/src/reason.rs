@@ -1,45 +1,50 @@
-//! Reasons against a proposed change, and the verdict that they come to.
+//! Reasons against a proposed change, and the verdict that follows from them.
 
 use assize_config::Review;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What whoever wrote it can do where a person decides.
-const WAIT: &str = "a person decides; leave this file alone until they have";
+/// Advice to the agent when a reviewer decides.
+const WAIT: &str = "a reviewer decides; do not change this file until then";
 
-/// What a reason does to a draft.
+/// Effect of a reason on a draft.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// A person decides.
+pub enum ReasonEffect {
+    /// A reviewer decides.
     Escalate,
-    /// It is sent back.
+    /// The draft is returned to the agent.
     Reject,
 }
 
-/// Something about a draft.
+/// A reason against a draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
-    pub effect: Effect,
-    /// Such as `secret/github-token` or `scope`.
+    pub effect: ReasonEffect,
+    /// Rule name, such as `secret/github-token` or `scope`.
     pub rule: String,
     pub file: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is the matter.
+    /// Description of the finding.
     pub message: String,
-    /// What whoever wrote it can do.
+    /// Advice to the agent.
     pub what_to_do: String,
 }
 
 impl Reason {
     /// A reason about a whole file or submission.
-    pub fn of_file(file: &str, effect: Effect, rule: &str, message: impl Into<String>) -> Reason {
+    pub fn of_file(
+        file: &str,
+        effect: ReasonEffect,
+        rule: &str,
+        message: impl Into<String>,
+    ) -> Reason {
         let what_to_do = match effect {
-            Effect::Escalate => WAIT,
-            Effect::Reject => "",
+            ReasonEffect::Escalate => WAIT,
+            ReasonEffect::Reject => "",
         };
         let (rule, file, message) = (rule.to_owned(), file.to_owned(), message.into());
         Reason { effect, rule, file, line: None, message, what_to_do: what_to_do.to_owned() }
@@ -49,7 +54,7 @@ impl Reason {
         Reason { line: Some(line), ..self }
     }
 
-    /// With what to do about it.
+    /// Sets the advice.
     pub fn advise(self, what_to_do: impl Into<String>) -> Reason {
         Reason { what_to_do: what_to_do.into(), ..self }
     }
@@ -66,31 +71,30 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// How a submission fares.
+/// The gate's verdict on a submission.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
 )]
-#[schemars(rename = "GateVerdict")]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Verdict {
+pub enum GateVerdict {
     Accepted,
     Rejected,
     Escalated,
 }
 
-impl Verdict {
+impl GateVerdict {
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// What the reasons come to.
-    pub fn of(reasons: &[Reason], review: Review) -> Verdict {
+    /// Derives the verdict from the reasons and the review setting.
+    pub fn of(reasons: &[Reason], review: Review) -> GateVerdict {
         match (reasons.iter().map(|reason| reason.effect).max(), review) {
-            (Some(Effect::Reject), _) => Verdict::Rejected,
-            (Some(Effect::Escalate), Review::Never) => Verdict::Rejected,
-            (Some(Effect::Escalate), _) | (_, Review::Always) => Verdict::Escalated,
-            _ => Verdict::Accepted,
+            (Some(ReasonEffect::Reject), _) => GateVerdict::Rejected,
+            (Some(ReasonEffect::Escalate), Review::Never) => GateVerdict::Rejected,
+            (Some(ReasonEffect::Escalate), _) | (_, Review::Always) => GateVerdict::Escalated,
+            _ => GateVerdict::Accepted,
         }
     }
 }

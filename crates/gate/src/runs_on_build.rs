@@ -1,7 +1,7 @@
-//! Changes to what runs on build or test: a build script, `conftest.py`, the scripts of a `package.json`.
+//! Detects changes to code that runs on build or test: a build script, `conftest.py`, the scripts of a `package.json`.
 //!
-//! New version numbers and comments change nothing that runs. In data files only the keys count that say what is run,
-//! and dependencies that are new or come from another source.
+//! Version bumps and comments are ignored. In data files only keys that name commands count, and dependencies that are
+//! new or from another source.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,33 +10,33 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::diff::Diff;
-use crate::file_rules::RunsOnBuild;
+use crate::file_rules::BuildRule;
 use crate::globs::Globs;
 use crate::pattern::among;
 
-/// A version number: two or more numbers with dots between them. Four are an IP address. Without the pattern every change
-/// counts.
+/// A version number: two or more numbers separated by dots; four are an IP address. If the pattern does not compile,
+/// every change counts.
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\b[vV]?\d+(?:\.\d+)+(?:[-+.]?(?:a|b|rc|alpha|beta|dev|post|pre)[.-]?\d*)?\b").ok()
 });
 
-/// What a change does to a file that runs on build or test; `None` if it changes nothing that runs.
-pub(crate) fn change(runs: &RunsOnBuild, base: &str, draft: &str) -> Option<RunsChange> {
+/// Describes how a change affects what runs on build or test; `None` if it does not.
+pub(crate) fn change(runs: &BuildRule, base: &str, draft: &str) -> Option<BuildChange> {
     let Some(keys) = &runs.keys else { return program_change(base, draft) };
-    let changed = |message: String| Some(RunsChange { line: None, message });
+    let changed = |message: String| Some(BuildChange { line: None, message });
     let before = match base.trim() {
         "" => Value::Null,
         text => parse(text).unwrap_or(Value::Null),
     };
     let Some(after) = parse(draft) else {
-        return changed("the file cannot be parsed, so what it runs is unknown".to_owned());
+        return changed("the file cannot be parsed, so its commands are unknown".to_owned());
     };
     let (old, new) = (leaves(&before, keys), leaves(&after, keys));
     let differs = |key: &&String| {
         old.get(*key).map(|v| unversioned(v)) != new.get(*key).map(|v| unversioned(v))
     };
     if let Some(key) = new.keys().chain(old.keys()).find(differs) {
-        return changed(format!("`{key}` says what runs on build or test, and it is changed"));
+        return changed(format!("`{key}` runs on build or test, and was changed"));
     }
     let tables = |value: &Value| {
         let mut found = BTreeMap::new();
@@ -50,25 +50,25 @@ pub(crate) fn change(runs: &RunsOnBuild, base: &str, draft: &str) -> Option<Runs
     let (old, new) = (tables(&before), tables(&after));
     let (name, _) = new.iter().find(|(name, source)| old.get(*name) != Some(source))?;
     changed(match old.contains_key(name) {
-        false => format!(
-            "the dependency `{name}` is new, and what it brings may run on install or build"
-        ),
-        true => format!("the dependency `{name}` comes from another source now"),
+        false => {
+            format!("the dependency `{name}` is new, and its code may run on install or build")
+        }
+        true => format!("the dependency `{name}` now comes from another source"),
     })
 }
 
-/// A change to what runs.
+/// A change that affects what runs.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RunsChange {
+pub(crate) struct BuildChange {
     pub line: Option<usize>,
     pub message: String,
 }
 
-/// A change to a program: any line but comments, and lines that differ by a version number alone.
-fn program_change(base: &str, draft: &str) -> Option<RunsChange> {
+/// Finds a change to a program: any line except comments and lines that differ only in a version number.
+fn program_change(base: &str, draft: &str) -> Option<BuildChange> {
     let plain = |line: &str| {
         let line = line.trim();
-        // Some comments say what runs.
+        // Some comments are directives.
         let starts = ["#!", "# syntax=", "#syntax=", "# escape=", "#escape=", "//go:", "#cgo"];
         let directive = starts.iter().any(|start| line.starts_with(start));
         let comment = !directive && (line.starts_with('#') || line.starts_with("//"));
@@ -78,19 +78,19 @@ fn program_change(base: &str, draft: &str) -> Option<RunsChange> {
     for line in base.lines().filter_map(plain) {
         *old.entry(line).or_default() += 1;
     }
-    let message = "what runs on build or test is changed".to_owned();
+    let message = "code that runs on build or test was changed".to_owned();
     for (number, line) in Diff::between(base, draft).added {
         let Some(line) = plain(&line) else { continue };
         match old.get_mut(&line) {
             Some(count) if *count > 0 => *count -= 1,
-            _ => return Some(RunsChange { line: Some(number), message }),
+            _ => return Some(BuildChange { line: Some(number), message }),
         }
     }
     let order = |text: &str| text.lines().filter_map(plain).collect::<Vec<_>>();
-    (order(base) != order(draft)).then_some(RunsChange { line: None, message })
+    (order(base) != order(draft)).then_some(BuildChange { line: None, message })
 }
 
-/// A text with its version numbers taken out.
+/// Replaces version numbers.
 fn unversioned(text: &str) -> String {
     let Some(version) = VERSION.as_ref() else { return text.to_owned() };
     let replaced = version.replace_all(text, |found: &regex::Captures<'_>| {
@@ -102,23 +102,23 @@ fn unversioned(text: &str) -> String {
     replaced.into_owned()
 }
 
-/// A data file, JSON or TOML.
+/// Parses a data file, JSON or TOML.
 fn parse(text: &str) -> Option<Value> {
     let json = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok();
     json.or_else(|| toml_edit::de::from_str(text).ok())
 }
 
-/// What is at a dotted key.
+/// Value at a dotted key.
 fn at<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(value, |value, part| value.get(part))
 }
 
-/// The values below the keys that match, by their dotted keys.
+/// Values below the matching keys, by dotted key.
 fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(Vec::<&str>::new(), value)];
     while let Some((path, value)) = open.pop() {
-        // A key that matches stands for all that is below it.
+        // A matching key includes everything below it.
         let matches = (1..=path.len()).any(|length| keys.matches(&path[..length].join("/")));
         match value.as_object() {
             Some(fields) => {
@@ -135,20 +135,20 @@ fn leaves(value: &Value, keys: &Globs) -> BTreeMap<String, String> {
     found
 }
 
-/// The dependencies in a table, each with its source: empty for a version of the registry.
+/// Collects the dependencies in a table, each with its source; the source is empty for a registry version.
 fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
-    /// Fields of a dependency that do not say where it comes from.
+    /// Fields of a dependency that do not affect its source.
     const PLAIN: &str = "version features default-features optional workspace extras markers";
-    /// Fields that only a dependency has.
+    /// Fields by which an object is recognised as a dependency.
     const FIELDS: &str = "version git path url workspace registry features file package source";
-    let elsewhere = |text: &str| text.contains(['/', ':', '@']);
+    let has_source = |text: &str| text.contains(['/', ':', '@']);
     match value {
         Value::Array(items) => {
             for text in items.iter().filter_map(Value::as_str) {
                 let end = text.find(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
                 let (name, rest) = text.split_at(end.unwrap_or(text.len()));
                 let rest = rest.split(';').next().unwrap_or_default();
-                let source = if elsewhere(rest) { rest.trim().to_owned() } else { String::new() };
+                let source = if has_source(rest) { rest.trim().to_owned() } else { String::new() };
                 found.insert(name.to_lowercase(), source);
             }
         }
@@ -156,7 +156,7 @@ fn dependencies(value: &Value, found: &mut BTreeMap<String, String>) {
             for (name, value) in fields {
                 match value {
                     Value::String(text) => {
-                        let source = if elsewhere(text) { text.clone() } else { String::new() };
+                        let source = if has_source(text) { text.clone() } else { String::new() };
                         found.insert(name.clone(), source);
                     }
                     Value::Object(inner) if inner.keys().any(|key| among(key, FIELDS)) => {
@@ -179,12 +179,13 @@ mod tests {
 
     use super::*;
     use crate::policy::Policy;
-    use assize_workspace::Inside;
+    use assize_workspace::WorkspacePath;
 
-    /// What a change of a file does, by the rules of this version.
+    /// The message for a change of a file under the built-in rules.
     fn changed(path: &str, base: &str, draft: &str) -> Option<String> {
         let places = Policy::default().places().unwrap();
-        let runs = places.runs_on_build(&Inside::read(path, Path::new("/")).unwrap()).unwrap();
+        let runs =
+            places.runs_on_build(&WorkspacePath::read(path, Path::new("/")).unwrap()).unwrap();
         change(runs, base, draft).map(|change| change.message)
     }
 
@@ -192,7 +193,7 @@ mod tests {
         r#"{"version": "1.0.0", "scripts": {"test": "jest"}, "dependencies": {"a": "^1.0.0"}}"#;
 
     #[test]
-    fn version_bumps_and_comments_run_nothing_new() {
+    fn version_bumps_and_comments_are_ignored() {
         for (from, to) in
             [("1.0.0", "1.0.1"), ("\"version\"", "\"description\": \"x\", \"version\"")]
         {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_to_what_runs_are_found() {
+    fn changed_commands_and_new_dependencies_are_found() {
         let check = |path: &str, base: &str, draft: &str, part: &str| {
             let message = changed(path, base, draft).unwrap_or_default();
             assert!(message.contains(part), "{path}: {message}");
@@ -244,7 +245,7 @@ mod tests {
         ] {
             check(path, base, draft, "changed");
         }
-        // What is added to a data file.
+        // Lines added to a data file.
         for (path, base, added, part) in [
             ("Cargo.toml", "[package]\nname = \"a\"\n", "build = \"x.rs\"\n", "`package.build`"),
             (

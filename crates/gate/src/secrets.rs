@@ -1,15 +1,15 @@
-//! Keys, tokens and passwords in added text.
+//! Finds keys, tokens and passwords in added text.
 //!
-//! Each kind of key has a rule of its own where its provider gave it a form (`rules`); others are found by the name
-//! beside them, such as `password =`, and by how much chance is in them (`named`). A placeholder is no secret
-//! (`chance`): not because of a word in it, but because little is left without such words. Keys that providers hand out
-//! for tests (`sk_test_`) are none either, nor are hashes of passwords, except with their accounts as in `/etc/shadow`.
+//! Keys with a known format have one rule each (`rules`). Others are found by the name next to them (like
+//! `password = …`) and by their randomness (`named`). A placeholder is not a secret (`chance`): not because it contains a
+//! placeholder word, but because little remains without these words. Test keys of providers (`sk_test_`) are not
+//! secrets either, nor are password hashes, except together with their accounts as in `/etc/shadow`.
 //!
-//! A literal that is assigned to a password is a secret however short it is, unless it is a placeholder, is looked up
-//! in the environment, or stands in a test or a translation.
+//! A literal assigned to a password is a secret however short it is, unless it is a placeholder, is read from the
+//! environment, or is in a test or a translation.
 //!
-//! A text is normalised before it is matched: invisible characters are removed, escapes are read and encoded pieces
-//! decoded once (`decode`); what takes several lines is put on one (`statements`).
+//! Text is normalised before matching: invisible characters are removed, escapes are resolved and encoded parts are
+//! decoded once (`decode`); secrets across several lines are joined into one (`statements`).
 
 use std::sync::LazyLock;
 
@@ -23,49 +23,49 @@ mod names;
 mod rules;
 mod statements;
 
-use decode::{Decoded, Decoder};
-use rules::{Proof, Rule};
-use statements::{Source, Statement};
+use decode::{Decoded, TextDecoder};
+use rules::{Proof, SecretRule};
+use statements::{SourceText, Statement};
 
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{InvalidPattern, compile};
 
-/// What a line must say to keep a finding in it; the finding is reported all the same.
+/// Comment that allows findings on its line; they are still reported.
 pub const ALLOWED: &str = "assize: allow-secret";
 
-/// The most secrets of a line that are reported.
-const MOST: usize = 200;
+/// Secrets reported per line.
+const MAX_PER_LINE: usize = 200;
 
-/// The most secrets of a text that are reported.
-const MOST_IN_TEXT: usize = 1000;
+/// Secrets reported per text.
+const MAX_PER_TEXT: usize = 1000;
 
-/// What a private key is called.
+/// Rule and description of a private key.
 const PRIVATE_KEY: (&str, &str) = ("private-key", "a private key");
 
-/// Something in a text that should not be there.
+/// A secret found in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret {
-    /// The rule, such as `github-token`.
+pub struct FoundSecret {
+    /// Rule name, such as `github-token`.
     pub rule: &'static str,
-    /// What it is, in words.
+    /// Description of the kind of secret.
     pub what: &'static str,
-    /// Its beginning, with the rest covered.
+    /// The first characters of the secret; the rest is masked.
     pub masked: String,
-    /// It was found in something that was encoded.
+    /// Whether the secret was found in encoded text.
     pub encoded: bool,
-    /// The line says that it may stay.
+    /// Whether a comment on the line allows the secret.
     pub allowed: bool,
 }
 
-/// A secret together with its text, which never leaves this module.
+/// A secret with its value, which never leaves this module.
 struct Hit {
-    secret: Secret,
+    secret: FoundSecret,
     value: String,
 }
 
 impl Hit {
     fn new(rule: &'static str, what: &'static str, value: &str, encoded: bool) -> Hit {
-        let secret = Secret { rule, what, masked: masked(value), encoded, allowed: false };
+        let secret = FoundSecret { rule, what, masked: masked(value), encoded, allowed: false };
         Hit { secret, value: value.to_owned() }
     }
 }
@@ -73,36 +73,37 @@ impl Hit {
 /// Finds secrets in texts.
 #[derive(Debug)]
 pub struct SecretScanner {
-    /// Each rule, and its pattern.
-    rules: Vec<(Rule, Regex)>,
-    /// The keywords of all rules, and the rule of each.
+    /// Rules with their compiled patterns.
+    rules: Vec<(SecretRule, Regex)>,
+    /// Keywords of all rules, and the rule of each.
     keywords: AhoCorasick,
     rule_of: Vec<usize>,
-    decoder: Decoder,
-    statements: statements::Patterns,
-    named: named::Patterns,
-    chance: chance::Chance,
+    decoder: TextDecoder,
+    statements: statements::StatementPatterns,
+    named: named::NamePatterns,
+    chance: chance::SecretClassifier,
 }
 
-static SCANNER: LazyLock<Result<SecretScanner, BadPattern>> =
+static SCANNER: LazyLock<Result<SecretScanner, InvalidPattern>> =
     LazyLock::new(|| SecretScanner::compile(rules::all()));
 
-/// The patterns of all rules.
+/// Patterns of all rules.
 pub(crate) fn patterns() -> impl Iterator<Item = &'static str> {
     rules::all().flatten().map(|rule| rule.pattern)
 }
 
 impl SecretScanner {
-    /// The scanner with all rules.
-    pub fn get() -> Result<&'static SecretScanner, BadPattern> {
+    /// Returns the shared scanner with all rules.
+    pub fn get() -> Result<&'static SecretScanner, InvalidPattern> {
         SCANNER.as_ref().map_err(Clone::clone)
     }
 
     fn compile(
-        rules: impl Iterator<Item = Result<Rule, BadPattern>>,
-    ) -> Result<SecretScanner, BadPattern> {
-        let compiled = |rule: Rule| compile(rule.id, rule.pattern).map(|pattern| (rule, pattern));
-        let rules: Vec<(Rule, Regex)> =
+        rules: impl Iterator<Item = Result<SecretRule, InvalidPattern>>,
+    ) -> Result<SecretScanner, InvalidPattern> {
+        let compiled =
+            |rule: SecretRule| compile(rule.id, rule.pattern).map(|pattern| (rule, pattern));
+        let rules: Vec<(SecretRule, Regex)> =
             rules.map(|rule| rule.and_then(compiled)).collect::<Result<_, _>>()?;
         let keywords: Vec<(usize, &str)> = rules
             .iter()
@@ -114,25 +115,25 @@ impl SecretScanner {
             keywords: AhoCorasick::builder()
                 .ascii_case_insensitive(true)
                 .build(words)
-                .map_err(|error| BadPattern::new("keywords", &error))?,
+                .map_err(|error| InvalidPattern::new("keywords", &error))?,
             rule_of: keywords.iter().map(|(index, _)| *index).collect(),
-            decoder: Decoder::compile()?,
-            statements: statements::Patterns::compile()?,
-            named: named::Patterns::compile()?,
-            chance: chance::Chance::compile()?,
+            decoder: TextDecoder::compile()?,
+            statements: statements::StatementPatterns::compile()?,
+            named: named::NamePatterns::compile()?,
+            chance: chance::SecretClassifier::compile()?,
             rules,
         })
     }
 
-    /// The secrets in a text, with the lines they stand on, from 1. A secret of several lines counts if one of them is
-    /// new, and is reported on the first new one.
+    /// Finds secrets in a text, with line numbers from 1. A secret of several lines counts if one of its lines is new,
+    /// and is reported on the first new line.
     pub fn in_text(
         &self,
         text: &str,
         kind: FileKind,
         is_new: impl Fn(usize) -> bool,
-    ) -> Vec<(usize, Secret)> {
-        let source = Source::new(text);
+    ) -> Vec<(usize, FoundSecret)> {
+        let source = SourceText::new(text);
         let is_new: Vec<bool> = (1..=source.lines.len()).map(is_new).collect();
         let first_new =
             |lines: std::ops::Range<usize>| lines.into_iter().find(|line| is_new[*line]);
@@ -143,7 +144,7 @@ impl SecretScanner {
             .collect();
         let mut found: Vec<(usize, Hit)> = Vec::new();
         for body in &bodies {
-            // A new heading is found as a line.
+            // A new header is found by the line scan below.
             if let Some(line) = first_new(body.clone()).filter(|_| !is_new[body.start - 1]) {
                 let (rule, what) = PRIVATE_KEY;
                 found.push((line, Hit::new(rule, what, source.lines[line].trim(), false)));
@@ -153,7 +154,7 @@ impl SecretScanner {
         for (index, line) in source.lines.iter().enumerate() {
             while body.next_if(|body| body.end <= index).is_some() {}
             if is_new[index] && !body.peek().is_some_and(|body| body.contains(&index)) {
-                let mut hits = self.look_at(line, kind);
+                let mut hits = self.scan_line(line, kind);
                 if examples.binary_search(&index).is_ok() {
                     hits.retain(|hit| hit.secret.rule != PRIVATE_KEY.0);
                 }
@@ -162,17 +163,17 @@ impl SecretScanner {
         }
         for statement in self.statements.all(&source, kind) {
             let Some(line) = first_new(statement.lines.clone()) else { continue };
-            if found.len() > MOST_IN_TEXT {
+            if found.len() > MAX_PER_TEXT {
                 break;
             }
-            for mut hit in self.look_at_statement(&statement, kind) {
+            for mut hit in self.scan_statement(&statement, kind) {
                 let mut lines = source.lines[statement.lines.clone()].iter();
                 hit.secret.allowed |= lines.any(|line| line.contains(ALLOWED));
                 let known = |other: &Hit| other.value.contains(&hit.value);
                 let part = |other: &Hit| hit.value.contains(&other.value);
                 let here = |at: usize| statement.lines.contains(&at);
                 if !found.iter().any(|(at, other)| here(*at) && known(other)) {
-                    // What a line holds of it was found before.
+                    // Parts of this secret were already found in single lines.
                     found.retain(|(at, other)| !(here(*at) && part(other)));
                     found.push((line, hit));
                 }
@@ -182,34 +183,35 @@ impl SecretScanner {
         found.into_iter().map(|(line, hit)| (line + 1, hit.secret)).collect()
     }
 
-    /// The secrets in one line of a file of this kind.
-    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<Secret> {
-        self.look_at(line, kind).into_iter().map(|hit| hit.secret).collect()
+    /// Finds secrets in one line of a file.
+    pub fn in_line(&self, line: &str, kind: FileKind) -> Vec<FoundSecret> {
+        self.scan_line(line, kind).into_iter().map(|hit| hit.secret).collect()
     }
 
-    /// A secret in the name of a file or a task: one with a form, as every name would do for the rest.
-    pub fn in_name(&self, name: &str) -> Option<Secret> {
+    /// Finds a secret in the name of a file or task. Only known formats count, because any name could match the other
+    /// rules.
+    pub fn in_name(&self, name: &str) -> Option<FoundSecret> {
         let mut hits = self.by_form(&self.decoder.visible(name), false);
         hits.retain(|hit| self.chance.fills_a_form(&hit.value));
         hits.into_iter().next().map(|hit| hit.secret)
     }
 
-    fn look_at_statement(&self, statement: &Statement, kind: FileKind) -> Vec<Hit> {
+    fn scan_statement(&self, statement: &Statement, kind: FileKind) -> Vec<Hit> {
         let text = statement.text.as_str();
-        let Some((rule, what)) = statement.is else { return self.look_at(text, kind) };
+        let Some((rule, what)) = statement.is else { return self.scan_line(text, kind) };
         let decoded = decode::base64_text(text);
         let proved = match &decoded {
-            // Accounts of registries stand beside their addresses.
+            // Decoded registry credentials are JSON with an `auth` field.
             Some(plain) => self.chance.is_password(plain) || plain.contains("\"auth"),
             None => self.chance.fills_a_form(text),
         };
         if proved { vec![Hit::new(rule, what, text, decoded.is_some())] } else { Vec::new() }
     }
 
-    /// The secrets of a line: as it stands, with its escapes read, and decoded once.
-    fn look_at(&self, line: &str, kind: FileKind) -> Vec<Hit> {
+    /// Finds secrets in a line as written, with escapes resolved, and decoded once.
+    fn scan_line(&self, line: &str, kind: FileKind) -> Vec<Hit> {
         let shown = self.decoder.visible(line);
-        let mut found = self.look(&shown, kind, false);
+        let mut found = self.scan_text(&shown, kind, false);
         let mut decoded = self.decoder.decoded(&shown);
         if let Some(text) = self.decoder.unescaped(&shown) {
             decoded.push(Decoded::Text(text));
@@ -217,7 +219,7 @@ impl SecretScanner {
         for decoded in decoded {
             let hits = match decoded {
                 Decoded::Text(text) => {
-                    text.lines().flat_map(|line| self.look(line, kind, true)).collect()
+                    text.lines().flat_map(|line| self.scan_text(line, kind, true)).collect()
                 }
                 Decoded::Key => {
                     let (rule, what) = PRIVATE_KEY;
@@ -225,7 +227,7 @@ impl SecretScanner {
                 }
             };
             for hit in hits {
-                // What stands there plainly, too, is no news.
+                // Skip what the line also contains unencoded.
                 let known = |other: &Hit| {
                     other.secret.rule == hit.secret.rule && !other.secret.encoded
                         || other.value == hit.value
@@ -240,13 +242,13 @@ impl SecretScanner {
         found
     }
 
-    fn look(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Hit> {
+    fn scan_text(&self, line: &str, kind: FileKind, encoded: bool) -> Vec<Hit> {
         let mut found = self.by_form(line, encoded);
         let mut known: Vec<String> = found.iter().map(|hit| hit.value.clone()).collect();
         for value in self.named.values(line, kind, &self.chance) {
             let text = &line[value.start..value.end];
-            // A vaguer rule need not report again what a more precise one has found.
-            if found.len() < MOST
+            // Skip what a more precise rule has already found.
+            if found.len() < MAX_PER_LINE
                 && !known.iter().any(|k| k.contains(text) || text.contains(k.as_str()))
             {
                 known.push(text.to_owned());
@@ -256,7 +258,7 @@ impl SecretScanner {
         found
     }
 
-    /// The secrets of a line that have a form, in the order of the rules.
+    /// Finds secrets with a known format, in the order of the rules.
     fn by_form(&self, line: &str, encoded: bool) -> Vec<Hit> {
         let mut found: Vec<Hit> = Vec::new();
         let mut spans: Vec<(usize, usize)> = Vec::new();
@@ -273,10 +275,10 @@ impl SecretScanner {
                 };
                 let (start, end) = (value.start(), value.end());
                 let known = || spans.iter().any(|(from, to)| start < *to && *from < end);
-                if spans.len() < MOST
-                    && (!rule.apart || stands_apart(line, start, end))
+                if spans.len() < MAX_PER_LINE
+                    && (!rule.apart || is_delimited(line, start, end))
                     && !known()
-                    && self.proves(rule.proof, value.as_str())
+                    && self.is_proven(rule.proof, value.as_str())
                 {
                     spans.push((start, end));
                     found.push(Hit::new(rule.id, rule.what, value.as_str(), encoded));
@@ -286,12 +288,12 @@ impl SecretScanner {
         found
     }
 
-    fn proves(&self, proof: Proof, text: &str) -> bool {
+    fn is_proven(&self, proof: Proof, text: &str) -> bool {
         match proof {
             Proof::Words => true,
             Proof::Form => {
                 match decode::base64_text(text).as_deref().and_then(|text| text.split_once(':')) {
-                    // A user and a password, as headers have them.
+                    // `user:password`, as in basic authentication headers.
                     Some((_, password)) => self.chance.is_password(password),
                     None => self.chance.fills_a_form(text),
                 }
@@ -301,15 +303,15 @@ impl SecretScanner {
     }
 }
 
-/// Whether no letter or digit stands before or after a part of a line.
-fn stands_apart(line: &str, start: usize, end: usize) -> bool {
+/// Whether no letter or digit is adjacent to a part of a line.
+fn is_delimited(line: &str, start: usize, end: usize) -> bool {
     let bytes = line.as_bytes();
-    let glued =
+    let adjacent =
         |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
-    !glued(start.checked_sub(1)) && !glued(Some(end))
+    !adjacent(start.checked_sub(1)) && !adjacent(Some(end))
 }
 
-/// The first characters, at most four and of a short one fewer, and how many there are in all.
+/// Shows at most the first four characters (fewer of a short text) and the length.
 fn masked(text: &str) -> String {
     let count = text.chars().count();
     let shown: String = text.chars().take((count / 4).min(4)).collect();
@@ -335,15 +337,15 @@ mod tests {
 
     #[test]
     fn scanner_with_a_broken_rule_is_an_error() {
-        let broken = Rule::read("words  odd  a key  key  key(").unwrap();
+        let broken = SecretRule::read("words  odd  a key  key  key(").unwrap();
         let error = SecretScanner::compile([Ok(broken)].into_iter()).unwrap_err().to_string();
         assert!(error.starts_with("the gate's pattern `odd` does not compile"), "{error}");
-        assert!(Rule::read("word  odd  a key  key  key").is_none());
+        assert!(SecretRule::read("word  odd  a key  key  key").is_none());
     }
 
     #[test]
-    fn encoded_secret_is_marked_as_such() {
-        // In two parts, so that nobody takes this file for one that leaks.
+    fn secret_in_base64_is_marked_as_encoded() {
+        // In two parts, so that scanners do not report this file.
         let key = ["token: ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
         let line = format!("data = {}", BASE64_STANDARD.encode(key));
         let found = SecretScanner::get().unwrap().in_line(&line, FileKind::Code);

@@ -1,4 +1,4 @@
-//! What a task is called.
+//! Task ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
-/// The name of a task, as whoever gives it writes it: part of the names of its drafts.
+/// Id of a task, chosen by the task's author. It is part of the file names of the task's drafts.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,32 +16,32 @@ const LONGEST: usize = 64;
 #[schemars(with = "String")]
 pub struct TaskId(String);
 
-/// A text that can be no name of a task.
+/// An invalid task id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no task id: use 1 to {LONGEST} letters, digits, `_`, `-` and `.`, and begin with a letter or \
+    "invalid task id `{0}`: use 1 to {MAX_LENGTH} letters, digits, `_`, `-` and `.`, starting with a letter or \
      digit, such as `phase10_version_flag`"
 )]
-pub struct BadTaskId(String);
+pub struct InvalidTaskId(String);
 
 impl FromStr for TaskId {
-    type Err = BadTaskId;
+    type Err = InvalidTaskId;
 
-    fn from_str(text: &str) -> Result<TaskId, BadTaskId> {
+    fn from_str(text: &str) -> Result<TaskId, InvalidTaskId> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if starts && text.len() <= LONGEST && text.chars().all(plain) {
+        if starts && text.len() <= MAX_LENGTH && text.chars().all(plain) {
             return Ok(TaskId(text.to_owned()));
         }
         let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
-        Err(BadTaskId(shown))
+        Err(InvalidTaskId(shown))
     }
 }
 
 impl TryFrom<String> for TaskId {
-    type Error = BadTaskId;
+    type Error = InvalidTaskId;
 
-    fn try_from(text: String) -> Result<TaskId, BadTaskId> {
+    fn try_from(text: String) -> Result<TaskId, InvalidTaskId> {
         text.parse()
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_id_is_a_plain_word() {
+    fn task_id_allows_only_letters_digits_and_separators() {
         for good in ["t1", "phase10_version_flag", "ISSUE-7", "v1.2", &"x".repeat(64)] {
             assert_eq!(good.parse::<TaskId>().unwrap().as_str(), good);
         }
@@ -71,7 +71,7 @@ mod tests {
         {
             assert!(bad.parse::<TaskId>().is_err(), "{bad:?}");
         }
-        let told = "a/b".parse::<TaskId>().unwrap_err().to_string();
-        assert!(told.starts_with("`a/b` is no task id: use 1 to 64 letters"), "{told}");
+        let message = "a/b".parse::<TaskId>().unwrap_err().to_string();
+        assert!(message.starts_with("invalid task id `a/b`: use 1 to 64 letters"), "{message}");
     }
 }

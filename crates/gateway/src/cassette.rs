@@ -1,7 +1,7 @@
-//! Cassettes: calls kept by what was asked, and played back without a network.
+//! Cassettes: model calls recorded in a file and replayed without a network.
 //!
-//! One file is cache, audit trail and test fixture in one. It holds a line of JSON for each call,
-//! with the whole request and its outcome, and no key. What is on it is never asked again.
+//! One file serves as cache, audit trail and test fixture. It has a line of JSON for each call, with the whole request
+//! and its outcome, and no API key. An answered request in the cassette is never sent again.
 
 use assize_types::{Failure, FailureKind, text::shorten};
 use std::collections::HashMap;
@@ -10,42 +10,42 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, ModelResponse};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-/// Bumped when a file of an older kind can no longer be read.
+/// Format version; incremented when older files can no longer be read.
 const VERSION: u32 = 1;
 
-/// Longer lines are on no cassette of ours: an answer ends at 32 MiB.
-const LONGEST_HEADER: u64 = 1024;
-const LONGEST_LINE: u64 = 256 * 1024 * 1024;
+/// Maximum lengths of lines in bytes. A valid line is shorter, because answers are limited to 32 MiB.
+const MAX_HEADER: u64 = 1024;
+const MAX_LINE: u64 = 256 * 1024 * 1024;
 
-/// A cassette in the drive.
+/// An open cassette.
 #[derive(Debug)]
 pub struct Cassette {
     path: PathBuf,
-    mode: Mode,
-    tape: Mutex<Tape>,
+    mode: CassetteMode,
+    contents: Mutex<Contents>,
 }
 
-/// What a cassette is used for.
+/// How a cassette is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// What is on it is played, what is not is asked and added.
+pub enum CassetteMode {
+    /// Recorded requests are replayed; others are sent and recorded.
     Record,
-    /// What is on it is played, what is not is an error.
+    /// Recorded requests are replayed; others are an error.
     Replay,
 }
 
 type Calls = HashMap<String, Vec<Recorded>>;
 
 #[derive(Debug)]
-struct Tape {
-    /// By the fingerprint of the request; one for each model that it was asked of.
+struct Contents {
+    /// Recorded calls by the fingerprint of the request; one for each model.
     calls: Calls,
-    /// Open, and locked against other recorders, while recording.
+    /// The file, locked against other processes; only while recording.
     file: Option<File>,
 }
 
@@ -59,15 +59,15 @@ struct Recorded {
     fingerprint: String,
     provider: String,
     model: String,
-    request: Request,
+    request: ModelRequest,
     outcome: Outcome,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
-    Response(Response),
-    /// A failure that the caller had to live with.
+    Response(ModelResponse),
+    /// The error that the caller received.
     Failure {
         kind: ErrorKind,
         message: String,
@@ -76,34 +76,34 @@ enum Outcome {
     },
 }
 
-/// Why a cassette cannot be used.
+/// Error of opening a cassette.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     #[error("cannot open the cassette `{}`", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("`{}` is not a cassette", path.display())]
     NotACassette { path: PathBuf },
-    #[error("the cassette `{}` is of version {found}, this program reads version {VERSION}", path.display())]
+    #[error("the cassette `{}` has version {found}, but this program reads version {VERSION}", path.display())]
     Version { path: PathBuf, found: u32 },
     #[error("line {line} of the cassette `{}` cannot be read", path.display())]
     Damaged { path: PathBuf, line: usize, source: serde_json::Error },
-    #[error("line {line} of the cassette `{}` was changed: request and fingerprint differ", path.display())]
+    #[error("line {line} of the cassette `{}` was modified: request and fingerprint differ", path.display())]
     Changed { path: PathBuf, line: usize },
     #[error("another process is recording to `{}`", path.display())]
     Busy { path: PathBuf },
 }
 
 impl Cassette {
-    /// Opens a cassette; one that is to be recorded is made if it is not there.
-    pub fn open(path: &Path, mode: Mode) -> Result<Cassette, CassetteError> {
+    /// Opens a cassette; creates it for recording if it does not exist.
+    pub fn open(path: &Path, mode: CassetteMode) -> Result<Cassette, CassetteError> {
         let failed = |source| CassetteError::Open { path: path.to_owned(), source };
-        // To open a pipe could take for ever, and to read a device.
+        // Opening a pipe or reading a device could block forever.
         if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
             return Err(CassetteError::NotACassette { path: path.to_owned() });
         }
         let mut file = match mode {
-            Mode::Replay => File::open(path).map_err(failed)?,
-            Mode::Record => {
+            CassetteMode::Replay => File::open(path).map_err(failed)?,
+            CassetteMode::Record => {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(false);
                 #[cfg(unix)]
@@ -111,46 +111,46 @@ impl Cassette {
                 options.open(path).map_err(failed)?
             }
         };
-        if mode == Mode::Record && file.try_lock().is_err() {
+        if mode == CassetteMode::Record && file.try_lock().is_err() {
             return Err(CassetteError::Busy { path: path.to_owned() });
         }
-        let (calls, end) = read_tape(&file, path)?;
-        if mode == Mode::Record {
-            // A line that a killed recorder left half written is written over.
+        let (calls, end) = read_calls(&file, path)?;
+        if mode == CassetteMode::Record {
+            // Removes a partial last line that a killed process left.
             file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
             if end == 0 {
                 write_line(&mut file, &Header { assize_cassette: VERSION }).map_err(failed)?;
             }
         }
-        let file = (mode == Mode::Record).then_some(file);
-        Ok(Cassette { path: path.to_owned(), mode, tape: Mutex::new(Tape { calls, file }) })
+        let file = (mode == CassetteMode::Record).then_some(file);
+        Ok(Cassette { path: path.to_owned(), mode, contents: Mutex::new(Contents { calls, file }) })
     }
 
-    /// What the cassette has for this request, asked of this model.
+    /// Returns the recorded outcome of this request to this model.
     ///
-    /// A failure is played only in a replay: while recording, it is worth another try.
+    /// A failure is returned only in replay mode; in record mode the call is tried again.
     pub(crate) fn play(
         &self,
-        request: &Request,
-        who: &Asked,
-    ) -> Option<Result<Response, ModelError>> {
-        let tape = self.tape.lock();
-        let calls = tape.calls.get(&request.fingerprint().to_string())?;
-        let mut fitting = calls.iter().filter(|call| who.matches(call));
-        let call = fitting.next()?;
-        if let Some(other) = fitting.next() {
+        request: &ModelRequest,
+        who: &CassetteFilter,
+    ) -> Option<Result<ModelResponse, ModelError>> {
+        let contents = self.contents.lock();
+        let calls = contents.calls.get(&request.fingerprint().to_string())?;
+        let mut matching = calls.iter().filter(|call| who.matches(call));
+        let call = matching.next()?;
+        if let Some(other) = matching.next() {
             let message = format!(
-                "the request is on the cassette `{}` twice, asked of {} and of {}",
+                "the request is recorded twice in cassette `{}`, for {} and for {}",
                 self.path.display(),
                 call.model,
                 other.model
             );
             return Some(Err(ModelError::new(ErrorKind::NotRecorded, message)
-                .with_hint("say which with `--provider` and `--model`")));
+                .with_hint("choose one with `--provider` and `--model`")));
         }
         match &call.outcome {
             Outcome::Response(response) => Some(Ok(response.clone())),
-            Outcome::Failure { .. } if self.mode == Mode::Record => None,
+            Outcome::Failure { .. } if self.mode == CassetteMode::Record => None,
             Outcome::Failure { kind, message, status, hint } => {
                 let mut error = ModelError::new(*kind, message.clone());
                 error.status = *status;
@@ -160,17 +160,16 @@ impl Cassette {
         }
     }
 
-    /// Adds a call, and gives the outcome that the cassette now has for it: that of an equal call
-    /// which was answered first, if there was one. What ended the work from our side (a budget, a
-    /// cancellation) is no outcome, and is not kept.
+    /// Records a call, and returns its recorded outcome: if an equal call was answered before, the outcome of that one.
+    /// Errors that end the run on this side, such as an exhausted budget or a cancellation, are not recorded.
     pub(crate) fn add(
         &self,
-        request: &Request,
+        request: &ModelRequest,
         provider: &str,
         model: &str,
-        outcome: Result<Response, ModelError>,
-    ) -> Result<Response, ModelError> {
-        let kept = match &outcome {
+        outcome: Result<ModelResponse, ModelError>,
+    ) -> Result<ModelResponse, ModelError> {
+        let recorded = match &outcome {
             Ok(response) => Outcome::Response(response.clone()),
             Err(error) if error.kind().is_final() => return outcome,
             Err(error) => Outcome::Failure {
@@ -185,77 +184,75 @@ impl Cassette {
             provider: provider.to_owned(),
             model: model.to_owned(),
             request: request.clone(),
-            outcome: kept,
+            outcome: recorded,
         };
-        let mut tape = self.tape.lock();
+        let mut contents = self.contents.lock();
         let same = |other: &&Recorded| other.provider == provider && other.model == model;
-        let first = tape.calls.get(&call.fingerprint).and_then(|calls| calls.iter().find(same));
+        let first = contents.calls.get(&call.fingerprint).and_then(|c| c.iter().find(same));
         if let Some(Outcome::Response(response)) = first.map(|call| &call.outcome) {
             return Ok(response.clone());
         }
-        if let Some(file) = &mut tape.file {
+        if let Some(file) = &mut contents.file {
             write_line(file, &call).map_err(|source| {
                 let message = format!("cannot write to the cassette `{}`", self.path.display());
                 ModelError::new(ErrorKind::Internal, message).with_source(source)
             })?;
         }
-        insert(&mut tape.calls, call);
+        insert(&mut contents.calls, call);
         outcome
     }
 
-    /// The error for a request that is not on the cassette, with what differs from the nearest one.
-    pub(crate) fn missing(&self, request: &Request, who: &Asked) -> ModelError {
-        let tape = self.tape.lock();
+    /// Error for a request that is not in the cassette, with a diff to the most similar recorded one.
+    pub(crate) fn missing(&self, request: &ModelRequest, who: &CassetteFilter) -> ModelError {
+        let contents = self.contents.lock();
         let path = self.path.display();
         let missing = |message: String| {
-            let hint =
-                "record it with `--record` instead of `--replay`; what is there is not asked again";
+            let hint = "record it with `--record` instead of `--replay`; recorded requests are not sent again";
             ModelError::new(ErrorKind::NotRecorded, message).with_hint(hint)
         };
         if let Some(call) =
-            tape.calls.get(&request.fingerprint().to_string()).and_then(|c| c.first())
+            contents.calls.get(&request.fingerprint().to_string()).and_then(|c| c.first())
         {
             return missing(format!(
-                "the request is on the cassette `{path}`, asked of {} {}, not of {who}",
+                "the request is in cassette `{path}` for {} {}, but not for {who}",
                 call.provider, call.model
             ));
         }
-        let wanted = pretty(request);
-        let calls = tape.calls.values().flatten();
+        let requested = pretty(request);
+        let calls = contents.calls.values().flatten();
         let nearest = calls.map(|call| pretty(&call.request)).max_by_key(|text| {
             let same =
                 |a: &mut dyn Iterator<Item = (u8, u8)>| a.take_while(|(a, b)| a == b).count();
-            same(&mut text.bytes().zip(wanted.bytes()))
-                + same(&mut text.bytes().rev().zip(wanted.bytes().rev()))
+            same(&mut text.bytes().zip(requested.bytes()))
+                + same(&mut text.bytes().rev().zip(requested.bytes().rev()))
         });
         match nearest {
-            None => missing(format!("the request is not on the cassette `{path}`, which is empty")),
+            None => missing(format!("request not found in cassette `{path}`, which is empty")),
             Some(nearest) => {
-                let mut error = missing(format!(
-                    "the request is not on the cassette `{path}`; the nearest one differs:"
-                ));
-                error.detail = Some(difference(&nearest, &wanted));
+                let mut error =
+                    missing(format!("request not found in cassette `{path}`; closest match:"));
+                error.detail = Some(difference(&nearest, &requested));
                 error
             }
         }
     }
 }
 
-/// Whose answers are wanted; what is not said does not matter.
+/// Provider and model whose recorded answers are replayed; `None` matches any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct CassetteFilter {
     pub provider: Option<String>,
     pub model: Option<String>,
 }
 
-impl Asked {
+impl CassetteFilter {
     fn matches(&self, call: &Recorded) -> bool {
         self.provider.as_ref().is_none_or(|provider| *provider == call.provider)
             && self.model.as_ref().is_none_or(|model| *model == call.model)
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for CassetteFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<&str> =
             [&self.provider, &self.model].into_iter().flatten().map(String::as_str).collect();
@@ -263,49 +260,49 @@ impl fmt::Display for Asked {
     }
 }
 
-/// Puts a call in its place; a later one takes that of an earlier one to the same model.
+/// Adds a call; it replaces an earlier one to the same model.
 fn insert(calls: &mut Calls, call: Recorded) {
     let same = calls.entry(call.fingerprint.clone()).or_default();
     same.retain(|other| other.provider != call.provider || other.model != call.model);
     same.push(call);
 }
 
-/// What differs, in bearable length.
-fn difference(nearest: &str, wanted: &str) -> String {
-    const MOST_LINES: usize = 40;
-    const LONGEST_SHOWN: usize = 300;
-    let diff = TextDiff::from_lines(nearest, wanted);
-    let diff = diff.unified_diff().context_radius(1).header("on the cassette", "asked").to_string();
-    let shown = |line: &str| shorten(line, LONGEST_SHOWN);
-    let mut lines: Vec<String> = diff.lines().take(MOST_LINES).map(shown).collect();
-    let more = diff.lines().count().saturating_sub(MOST_LINES);
+/// Diff of the recorded and the requested text, limited in length.
+fn difference(recorded: &str, requested: &str) -> String {
+    const MAX_LINES: usize = 40;
+    const MAX_WIDTH: usize = 300;
+    let diff = TextDiff::from_lines(recorded, requested);
+    let diff = diff.unified_diff().context_radius(1).header("recorded", "requested").to_string();
+    let shown = |line: &str| shorten(line, MAX_WIDTH);
+    let mut lines: Vec<String> = diff.lines().take(MAX_LINES).map(shown).collect();
+    let more = diff.lines().count().saturating_sub(MAX_LINES);
     if more > 0 {
         lines.push(format!("… and {more} more lines"));
     }
     lines.join("\n")
 }
 
-/// The calls on a tape, and where its last whole line ends.
-fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
+/// Reads the calls of a cassette, and the offset at which its last complete line ends.
+fn read_calls(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     let mut reader = BufReader::new(file);
     let mut calls = Calls::new();
     let mut end = 0;
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
-        let most = if line == 1 { LONGEST_HEADER } else { LONGEST_LINE };
+        let max = if line == 1 { MAX_HEADER } else { MAX_LINE };
         let length = reader
             .by_ref()
-            .take(most)
+            .take(max)
             .read_until(b'\n', &mut bytes)
             .map_err(|source| CassetteError::Open { path: path.to_owned(), source })?;
         if length == 0 {
             break;
         }
         let whole = bytes.last() == Some(&b'\n');
-        let no_cassette = || CassetteError::NotACassette { path: path.to_owned() };
-        if length as u64 == most && !whole {
-            return Err(no_cassette());
+        let invalid = || CassetteError::NotACassette { path: path.to_owned() };
+        if length as u64 == max && !whole {
+            return Err(invalid());
         }
         if line == 1 {
             match serde_json::from_slice::<Header>(&bytes) {
@@ -314,7 +311,7 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
                     let found = header.assize_cassette;
                     return Err(CassetteError::Version { path: path.to_owned(), found });
                 }
-                _ => return Err(no_cassette()),
+                _ => return Err(invalid()),
             }
         } else {
             match serde_json::from_slice::<Recorded>(&bytes) {
@@ -324,7 +321,7 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
                     }
                     insert(&mut calls, call);
                 }
-                // The recorder was killed in the middle of its last line.
+                // The recording process was killed while it wrote its last line.
                 _ if !whole => break,
                 Ok(_) => {}
                 Err(source) => {
@@ -337,22 +334,22 @@ fn read_tape(file: &File, path: &Path) -> Result<(Calls, u64), CassetteError> {
     Ok((calls, end))
 }
 
-/// Writes a line in one piece, or nothing of it that a reader would take for one.
+/// Writes a line; on an error it removes the partial line.
 fn write_line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     let start = file.stream_position()?;
     let written = file.write_all(&line);
     if written.is_err() {
-        // The disk may be full: what fitted is taken back, so that later lines stay readable.
+        // The disk may be full: the partial line is removed, so that later lines stay readable.
         let _ = file.set_len(start);
         let _ = file.seek(SeekFrom::Start(start));
     }
     written
 }
 
-/// A request with each text on lines of its own, so that a diff shows words and not escapes.
-fn pretty(request: &Request) -> String {
+/// Formats a request with real line breaks in its texts, so that a diff is readable.
+fn pretty(request: &ModelRequest) -> String {
     serde_json::to_string_pretty(request).unwrap_or_default().replace("\\n", "\n")
 }
 
@@ -374,8 +371,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_an_error() {
-        // The kernel's own always-full device.
+    fn write_to_a_full_disk_is_an_error() {
+        // `/dev/full` fails every write with "no space left".
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = write_line(&mut full, &"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

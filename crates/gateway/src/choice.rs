@@ -1,4 +1,4 @@
-//! Choice of models: the provider by flag, setting, key or presence, and the gateway to it.
+//! Chooses the provider by flag, setting, API key or a running Ollama, and creates gateways to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -6,31 +6,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, Settings, Source};
-use assize_llm::{Caps, Ledger, MemoryLedger};
+use assize_config::{GatewaySettings, Provider, ProviderName, REHEARSAL, SettingSource, Settings};
+use assize_llm::{BudgetLedger, BudgetLimits, MemoryBudgetLedger};
 use assize_types::text::harmless;
 use assize_types::{Failure, FailureKind, Reporter};
 use parking_lot::Mutex;
 
 use crate::{
-    Asked, Cassette, CassetteMode, Endpoint, Event, Gateway, HttpClient, Limits, ModelFacts,
-    Options, Pace, Pacer, Rehearsal, RetryPolicy, Script, discover, probe,
+    CallEvent, Cassette, CassetteFilter, CassetteMode, Endpoint, Gateway, GatewayOptions,
+    HttpClient, ModelFacts, PreparedAnswers, RateLimit, RateLimiter, RateLimits, Rehearsal,
+    RetryPolicy, discover, probe,
 };
 
-/// How long a local Ollama may take to say that it is there.
-const OLLAMA_PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of the check whether a local Ollama is running.
+const OLLAMA_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a local server may take to describe itself.
+/// Timeout of the queries for a local server's context window and slots.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who is asked, and why.
+/// The chosen provider, and why it was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum ProviderChoice {
     Provider { provider: Provider, why: String },
     Rehearsal { why: String },
 }
 
-/// Steps by which a provider is chosen, in order: the first that names one decides.
+/// Steps of the choice of a provider, in order; the first step that finds one decides.
 pub const ORDER: [&str; 5] = [
     "--provider",
     "the setting `provider`",
@@ -39,56 +40,56 @@ pub const ORDER: [&str; 5] = [
     "the rehearsal model",
 ];
 
-/// Chooses by what is known without asking anyone; `None` if it depends on whether Ollama answers.
-pub fn from_settings(config: &Settings) -> Option<Choice> {
+/// Chooses a provider without network access; `None` if the choice depends on whether Ollama answers.
+pub fn from_settings(config: &Settings) -> Option<ProviderChoice> {
     if let Some(name) = *config.general.provider {
         let why = match config.general.provider.source() {
-            Source::Flag(flag) => format!("asked for by `{flag}`"),
+            SettingSource::Flag(flag) => format!("set by `{flag}`"),
             source => format!("set by {source}"),
         };
         return Some(match name {
-            ProviderName::Rehearsal => Choice::Rehearsal { why },
-            ProviderName::Provider(provider) => Choice::Provider { provider, why },
+            ProviderName::Rehearsal => ProviderChoice::Rehearsal { why },
+            ProviderName::Provider(provider) => ProviderChoice::Provider { provider, why },
         });
     }
     let keyed = Provider::ALL.into_iter().filter(|provider| provider.needs_key());
-    let mut keyed: Vec<(Provider, Source)> = keyed
+    let mut keyed: Vec<(Provider, SettingSource)> = keyed
         .filter_map(|provider| match config.key(provider) {
             (Some(_), source) => Some((provider, source)),
             (None, _) => None,
         })
         .collect();
-    // The sort is stable: keys of the user go first, in their order.
+    // The sort is stable: the user's own keys come before those of an untrusted folder.
     keyed.sort_by_key(|(_, source)| config.is_foreign(source));
-    keyed.into_iter().next().map(|(provider, source)| Choice::Provider {
+    keyed.into_iter().next().map(|(provider, source)| ProviderChoice::Provider {
         provider,
-        why: format!("its key is at hand ({source})"),
+        why: format!("API key found ({source})"),
     })
 }
 
-/// Chooses, asking for a local Ollama if it comes to that.
-pub async fn choose(config: &Settings) -> Result<Choice, Failure> {
+/// Chooses a provider; checks for a local Ollama if the settings do not decide.
+pub async fn choose(config: &Settings) -> Result<ProviderChoice, Failure> {
     if let Some(choice) = from_settings(config) {
         return Ok(choice);
     }
     let ollama = endpoint(config, Provider::Ollama);
-    let answers = probe(&HttpClient::new(), &ollama, OLLAMA_PATIENCE).await.is_ok();
+    let answers = probe(&HttpClient::new(), &ollama, OLLAMA_TIMEOUT).await.is_ok();
     if answers {
-        let why = format!("no key is at hand, and it answers at {}", ollama.base_url);
-        return Ok(Choice::Provider { provider: Provider::Ollama, why });
+        let why = format!("no API key found, and Ollama answers at {}", ollama.base_url);
+        return Ok(ProviderChoice::Provider { provider: Provider::Ollama, why });
     }
-    // Whoever names a model wants that one.
+    // The rehearsal model must not stand in for a model that the user named.
     if let Some(model) = &*config.general.model {
         let source = config.general.model.source();
-        let message = format!("there is no provider to ask for the model `{model}` ({source})");
+        let message = format!("no provider for the model `{model}` ({source})");
         return Err(Failure::new(FailureKind::Settings, message).hint(
-            "name one with `--provider`, or set its key; `assize doctor` shows what is configured",
+            "choose one with `--provider`, or set its key; `assize doctor` shows the configuration",
         ));
     }
-    Ok(Choice::Rehearsal { why: "no key is at hand, and no Ollama answers".to_owned() })
+    Ok(ProviderChoice::Rehearsal { why: "no API key found, and no Ollama answers".to_owned() })
 }
 
-/// Where and as what a provider is asked, by the settings.
+/// Endpoint of a provider from the settings.
 pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
     let (key, source) = config.key(provider);
     let own = config.provider_settings(provider);
@@ -98,46 +99,46 @@ pub fn endpoint(config: &Settings, provider: Provider) -> Endpoint {
         base_url: own.base_url.to_string(),
         key,
         key_source: match source {
-            Source::Environment(variable) => variable,
+            SettingSource::Environment(variable) => variable,
             other => other.to_string(),
         },
         context_window: *own.context_window,
     }
 }
 
-/// Calls on a tape, instead of or besides asking anyone.
+/// Whether calls are recorded to a cassette or replayed from one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Tape {
+pub enum CassetteChoice {
     #[default]
     None,
-    /// Every call is recorded; what is on it already is not asked again.
+    /// Every call is recorded; recorded requests are not sent again.
     Record(PathBuf),
-    /// It alone answers.
+    /// All answers come from the cassette.
     Replay(PathBuf),
 }
 
-impl Tape {
-    /// Whether answers come in whoever's name they were recorded.
+impl CassetteChoice {
+    /// Whether all answers are replayed; they keep the provider and model of the recording.
     pub fn replays(&self) -> bool {
-        matches!(self, Tape::Replay(_))
+        matches!(self, CassetteChoice::Replay(_))
     }
 }
 
-/// What may be spent, by the settings.
-pub fn caps(config: &Settings) -> Caps {
-    Caps { cost: *config.budget.max_cost, tokens: *config.budget.max_tokens }
+/// Budget limits from the settings.
+pub fn caps(config: &Settings) -> BudgetLimits {
+    BudgetLimits { cost: *config.budget.max_cost, tokens: *config.budget.max_tokens }
 }
 
-/// The models of a process: chosen by the settings, and reached through gateways.
+/// Creates gateways to the models that the settings choose.
 #[derive(Clone)]
 pub struct Providers {
     pub settings: Arc<Settings>,
-    pub tape: Tape,
+    pub tape: CassetteChoice,
     pub reporter: Arc<dyn Reporter>,
-    pub pacers: Pacers,
-    /// What the rehearsal model knows by heart.
-    pub script: Option<Script>,
-    /// Nothing is sent, only estimated: no key is needed.
+    pub pacers: RateLimiters,
+    /// Prepared answers of the rehearsal model.
+    pub script: Option<PreparedAnswers>,
+    /// Whether calls are only estimated, not sent, so that no API key is needed.
     pub estimate_only: bool,
 }
 
@@ -148,63 +149,66 @@ impl fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// The gateway to the model that the settings ask for.
-    pub async fn gateway(&self, ledger: Arc<dyn Ledger>) -> Result<Gateway, Failure> {
+    /// Creates the gateway to the model that the settings choose.
+    pub async fn gateway(&self, ledger: Arc<dyn BudgetLedger>) -> Result<Gateway, Failure> {
         self.gateways(ledger, &BTreeMap::new()).await.map(|(gateway, _)| gateway)
     }
 
-    /// The gateway for calls of no run: the budget of the settings is theirs alone.
+    /// Creates a gateway for calls outside of a run; the whole budget of the settings applies to them.
     pub async fn gateway_of_no_run(&self) -> Result<Gateway, Failure> {
-        self.gateway(Arc::new(MemoryLedger::new(caps(&self.settings)))).await
+        self.gateway(Arc::new(MemoryBudgetLedger::new(caps(&self.settings)))).await
     }
 
-    /// The same, and one to another model of the same provider for each of some roles. All share one ledger and one
-    /// pacer.
+    /// Creates the gateway to the model that the settings choose, and one for each role with another model of the same
+    /// provider. All share one ledger and one rate limiter.
     pub async fn gateways(
         &self,
-        ledger: Arc<dyn Ledger>,
+        ledger: Arc<dyn BudgetLedger>,
         roles: &BTreeMap<String, String>,
     ) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
         let settings = &self.settings;
         settings.refuse_withheld()?;
         let mut options = self.options(ledger);
-        if let Tape::Replay(path) = &self.tape {
+        if let CassetteChoice::Replay(path) = &self.tape {
             let cassette = Arc::new(Cassette::open(path, CassetteMode::Replay)?);
             let provider = settings.general.provider.requested().copied().flatten();
             let to = |model: Option<String>| {
-                let asked = Asked { provider: provider.map(|name| name.to_string()), model };
+                let asked =
+                    CassetteFilter { provider: provider.map(|name| name.to_string()), model };
                 Gateway::to_cassette(cassette.clone(), asked, options.clone())
             };
             let others = roles.iter().map(|(role, model)| (role.clone(), to(Some(model.clone()))));
             let model = settings.general.model.requested().cloned().flatten();
             return Ok((to(model), others.collect()));
         }
-        if let Tape::Record(path) = &self.tape {
+        if let CassetteChoice::Record(path) = &self.tape {
             options.cassette = Some(Arc::new(Cassette::open(path, CassetteMode::Record)?));
         }
         if let Some(warning) = settings.warn_of_ignored_choice() {
             self.reporter.warn(&warning);
         }
         match choose(settings).await? {
-            Choice::Rehearsal { .. } => {
-                // Nobody has to be spared.
-                options.pacer = Pacer::new(Limits { concurrency: 1000, ..Limits::default() });
+            ProviderChoice::Rehearsal { .. } => {
+                // The rehearsal model needs no rate limit.
+                options.pacer =
+                    RateLimiter::new(RateLimits { concurrency: 1000, ..RateLimits::default() });
                 if let Some((role, model)) = roles.first_key_value() {
-                    let message =
-                        format!("there is no provider to ask for the model `{model}` of {role}");
+                    let message = format!("no provider for the model `{model}` of {role}");
                     return Err(Failure::new(FailureKind::Settings, message)
-                        .hint("name one with `--provider`, or set its key"));
+                        .hint("choose one with `--provider`, or set its key"));
                 }
                 Ok((Gateway::to_rehearsal(rehearsal(settings), options), BTreeMap::new()))
             }
-            Choice::Provider { provider, .. } => self.to_provider(provider, options, roles).await,
+            ProviderChoice::Provider { provider, .. } => {
+                self.to_provider(provider, options, roles).await
+            }
         }
     }
 
     async fn to_provider(
         &self,
         provider: Provider,
-        mut options: Options,
+        mut options: GatewayOptions,
         roles: &BTreeMap<String, String>,
     ) -> Result<(Gateway, BTreeMap<String, Gateway>), Failure> {
         let settings = &self.settings;
@@ -229,18 +233,18 @@ impl Providers {
             let mut endpoint =
                 Endpoint { model: model.clone(), context_window: set, ..endpoint.clone() };
             learn(&client, &mut endpoint).await;
-            let options = Options { price: settings.price(model)?, ..options.clone() };
+            let options = GatewayOptions { price: settings.price(model)?, ..options.clone() };
             others.insert(role.clone(), Gateway::to_provider(&client, endpoint, options));
         }
         options.price = settings.price(&endpoint.model)?;
         Ok((Gateway::to_provider(&client, endpoint, options), others))
     }
 
-    fn options(&self, ledger: Arc<dyn Ledger>) -> Options {
+    fn options(&self, ledger: Arc<dyn BudgetLedger>) -> GatewayOptions {
         let reporter = self.reporter.clone();
         let GatewaySettings { retries, timeout_seconds: timeout, deadline_seconds: deadline } =
             &self.settings.gateway;
-        Options {
+        GatewayOptions {
             retry: RetryPolicy {
                 retries: **retries,
                 attempt_timeout: **timeout,
@@ -249,26 +253,25 @@ impl Providers {
                 ..RetryPolicy::default()
             },
             ledger,
-            observer: Some(Arc::new(move |event: &Event| tell(&*reporter, event))),
+            observer: Some(Arc::new(move |event: &CallEvent| report(&*reporter, event))),
             script: self.script.clone(),
-            ..Options::default()
+            ..GatewayOptions::default()
         }
     }
 
-    /// Refuses a tape for a run that a worker of the cluster executes: the file is here.
+    /// Rejects a cassette for a run that a cluster worker executes, because the file is on this machine.
     pub fn refuse_tape(&self) -> Result<(), Failure> {
         match self.tape {
-            Tape::None => Ok(()),
-            Tape::Record(_) | Tape::Replay(_) => {
-                let message =
-                    "calls are recorded and replayed on one machine, and not in a cluster";
+            CassetteChoice::None => Ok(()),
+            CassetteChoice::Record(_) | CassetteChoice::Replay(_) => {
+                let message = "calls of a cluster run cannot be recorded or replayed";
                 let failure = Failure::new(FailureKind::Usage, message);
-                Err(failure.hint("do it here, without `--cluster`"))
+                Err(failure.hint("run it on this machine, without `--cluster`"))
             }
         }
     }
 
-    /// Refuses to resume a run that was started with another model.
+    /// Fails if a run to resume was started with another model.
     pub fn refuse_another_model(
         &self,
         run: &str,
@@ -281,21 +284,21 @@ impl Providers {
             return Ok(());
         }
         let message = format!(
-            "{run} was begun with {} {}, and {} {} would answer now",
+            "{run} was started with {} {}, but {} {} is configured now",
             before.0, before.1, now.0, now.1
         );
-        let hint = format!("go on with `--provider {} --model {}`", before.0, before.1);
+        let hint = format!("resume with `--provider {} --model {}`", before.0, before.1);
         Err(Failure::new(FailureKind::Settings, message).hint(hint))
     }
 }
 
-/// The endpoint that is asked, and its limits: by the settings, and by what a local server reports.
+/// Endpoint and rate limits of a provider, from the settings and from the facts that a local server reports.
 pub async fn endpoint_in_use(
     config: &Settings,
     client: &HttpClient,
     provider: Provider,
     offline: bool,
-) -> (Endpoint, Limits) {
+) -> (Endpoint, RateLimits) {
     let mut endpoint = endpoint(config, provider);
     if let Some(model) = &*config.general.model {
         endpoint.model.clone_from(model);
@@ -304,14 +307,14 @@ pub async fn endpoint_in_use(
     let slots = if offline { None } else { learn(client, &mut endpoint).await };
     let is_set = config.provider_settings(provider).concurrency.is_set();
     let limits = match slots.filter(|_| !is_set) {
-        Some(concurrency) => Limits { concurrency, ..limits },
+        Some(concurrency) => RateLimits { concurrency, ..limits },
         None => limits,
     };
     (endpoint, limits)
 }
 
-/// Asks a local server for the context window of the endpoint's model, unless the settings name it, and for the
-/// number of requests that it answers in parallel.
+/// Queries a local server for the context window of the endpoint's model, unless it is set, and returns the number of
+/// requests that the server answers in parallel.
 async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     if !ModelFacts::of(endpoint).local {
         return None;
@@ -321,14 +324,13 @@ async fn learn(client: &HttpClient, endpoint: &mut Endpoint) -> Option<usize> {
     found.slots
 }
 
-/// How many calls a provider is asked at once and in a minute, by the settings. A local Ollama answers one
-/// request at a time.
-fn limits(config: &Settings, provider: Provider) -> Limits {
+/// Rate limits of a provider from the settings. By default, a local Ollama gets one request at a time.
+fn limits(config: &Settings, provider: Provider) -> RateLimits {
     let own = config.provider_settings(provider);
     let one_by_one = provider == Provider::Ollama
         && !own.concurrency.is_set()
         && endpoint(config, provider).is_local_server();
-    Limits {
+    RateLimits {
         concurrency: if one_by_one { 1 } else { *own.concurrency },
         requests_per_minute: *own.requests_per_minute,
         tokens_per_minute: *own.tokens_per_minute,
@@ -343,52 +345,52 @@ fn rehearsal(config: &Settings) -> Rehearsal {
     }
 }
 
-/// Makes the pacer of a provider that keeps these limits.
-pub type MakePacer = Arc<dyn Fn(Provider, Limits) -> Arc<dyn Pace> + Send + Sync>;
+/// Creates the rate limiter of a provider with these limits.
+pub type MakeRateLimiter = Arc<dyn Fn(Provider, RateLimits) -> Arc<dyn RateLimit> + Send + Sync>;
 
-type KnownPacers = HashMap<(Provider, Limits), Arc<dyn Pace>>;
+type KnownPacers = HashMap<(Provider, RateLimits), Arc<dyn RateLimit>>;
 
-/// Pacers of the calls to each provider: one for all runs of a process, or of a cluster.
+/// Rate limiters by provider, shared by all runs of a process or of a cluster.
 #[derive(Clone)]
-pub struct Pacers {
+pub struct RateLimiters {
     known: Arc<Mutex<KnownPacers>>,
-    make: MakePacer,
+    make: MakeRateLimiter,
 }
 
-impl fmt::Debug for Pacers {
+impl fmt::Debug for RateLimiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pacers").finish_non_exhaustive()
     }
 }
 
-impl Default for Pacers {
-    fn default() -> Pacers {
-        Pacers::new(Arc::new(|_, limits| Pacer::new(limits)))
+impl Default for RateLimiters {
+    fn default() -> RateLimiters {
+        RateLimiters::new(Arc::new(|_, limits| RateLimiter::new(limits)))
     }
 }
 
-impl Pacers {
-    pub fn new(make: MakePacer) -> Pacers {
-        Pacers { known: Arc::default(), make }
+impl RateLimiters {
+    pub fn new(make: MakeRateLimiter) -> RateLimiters {
+        RateLimiters { known: Arc::default(), make }
     }
 
-    fn of(&self, provider: Provider, limits: Limits) -> Arc<dyn Pace> {
+    fn of(&self, provider: Provider, limits: RateLimits) -> Arc<dyn RateLimit> {
         let mut known = self.known.lock();
         known.entry((provider, limits)).or_insert_with(|| (self.make)(provider, limits)).clone()
     }
 }
 
-/// Tells whoever waits what they wait for.
-fn tell(reporter: &dyn Reporter, event: &Event) {
+/// Reports retries and rate-limit waits to the user.
+fn report(reporter: &dyn Reporter, event: &CallEvent) {
     match event {
-        Event::Retry { reason, wait, .. } => {
+        CallEvent::Retry { reason, wait, .. } => {
             let reason = harmless(reason);
-            reporter.note(&format!("{reason}; trying again in {:.1} s", wait.as_secs_f64()));
+            reporter.note(&format!("{reason}; retrying in {:.1} s", wait.as_secs_f64()));
         }
-        Event::Paced { wait } if wait.as_secs() >= 1 => {
+        CallEvent::Paced { wait } if wait.as_secs() >= 1 => {
             let seconds = wait.as_secs();
-            reporter.note(&format!("waiting {seconds} s to stay within the provider's limits"));
+            reporter.note(&format!("waiting {seconds} s for the provider's rate limit"));
         }
-        Event::Paced { .. } => {}
+        CallEvent::Paced { .. } => {}
     }
 }

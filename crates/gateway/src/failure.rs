@@ -1,8 +1,8 @@
-//! From a provider's refusal to an error that says what to do.
+//! Converts error responses of providers to [`ModelError`]s with a hint for the user.
 
 use std::time::{Duration, SystemTime};
 
-use assize_config::{Provider, Secret};
+use assize_config::{ApiKey, Provider};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::text::{is_invisible, shorten};
 use reqwest::header::HeaderMap;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::catalog::Retirement;
 use crate::provider::Endpoint;
 
-/// What a provider said, cut to this many characters.
-const LONGEST_MESSAGE: usize = 400;
+/// Maximum length of a provider's message, in characters.
+const MAX_MESSAGE: usize = 400;
 
-/// The error for an answer with a status other than 200.
+/// Converts a response with a status other than 200 to an error.
 pub(crate) fn from_status(
     endpoint: &Endpoint,
     status: u16,
@@ -23,49 +23,53 @@ pub(crate) fn from_status(
 ) -> ModelError {
     let body: Value = serde_json::from_slice(body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()));
-    let said = Said::read(&body);
-    // Words may say more than a status, but not that what is not to be repeated is.
-    let may = |kind: &ErrorKind| match status {
+    let details = ErrorBody::read(&body);
+    // The body may refine the kind, but must not make a final status retryable.
+    let allowed = |kind: &ErrorKind| match status {
         401 | 404 | 413 => false,
         400 | 403 => !kind.is_retryable(),
         _ => true,
     };
-    let kind = said.kind().filter(may).unwrap_or_else(|| kind_of_status(status));
+    let kind = details.kind().filter(allowed).unwrap_or_else(|| kind_of_status(status));
     let wait = retry_after(headers, SystemTime::now()).or_else(|| retry_delay(&body));
-    let words = if said.message.is_empty() { String::new() } else { format!(": {}", said.message) };
-    let message = format!("{} answered {status} ({}){words}", endpoint.provider, describe(kind));
+    let text = Some(details.message).filter(|text| !text.is_empty());
+    let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+    let message = format!("{} answered {status} ({}){text}", endpoint.provider, describe(kind));
     let mut error = ModelError::new(kind, message);
     error.status = Some(status);
     error.retry_after = wait;
-    // Someone on the way gave up; the provider itself may have gone on.
+    // A proxy in between gave up; the provider itself may have finished the call.
     error.may_be_charged |= matches!(status, 408 | 502 | 504 | 524);
     error.hint = hint(kind, endpoint);
     error
 }
 
-/// The error for a failure told inside a stream, or inside an answer with status 200.
+/// Converts an error inside a stream, or inside a response with status 200.
 pub(crate) fn in_stream(error: &Value) -> ModelError {
-    let said = Said::read(error);
+    let details = ErrorBody::read(error);
     let status =
         error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-    let kind = said
+    let kind = details
         .kind()
         .or_else(|| status.filter(|code| *code >= 400).map(kind_of_status))
         .unwrap_or(ErrorKind::Server);
-    ModelError::new(kind, format!("failed while answering ({}): {}", describe(kind), said.message))
+    ModelError::new(
+        kind,
+        format!("failed while answering ({}): {}", describe(kind), details.message),
+    )
 }
 
-/// The parts of an error body that the providers have in common, in whatever place.
-struct Said {
+/// Parts of an error body that all providers have, although in different places.
+struct ErrorBody {
     message: String,
-    /// Types, codes and the like, in lower case.
+    /// Types, codes and statuses, in lower case.
     labels: String,
     daily_quota: bool,
-    passing_budget: bool,
+    in_flight_budget: bool,
 }
 
-impl Said {
-    fn read(body: &Value) -> Said {
+impl ErrorBody {
+    fn read(body: &Value) -> ErrorBody {
         let inner = match body.get("error") {
             Some(inner) => inner,
             None => body,
@@ -81,37 +85,37 @@ impl Said {
             .to_lowercase();
         let details = inner.get("details").map(Value::to_string).unwrap_or_default();
         let source = inner.pointer("/metadata/limit_source").and_then(Value::as_str);
-        Said {
+        ErrorBody {
             message: one_line(&message),
             labels,
             daily_quota: details.contains("PerDay"),
-            passing_budget: source == Some("openrouter_in_flight_budget"),
+            in_flight_budget: source == Some("openrouter_in_flight_budget"),
         }
     }
 
-    /// What the words say, where they say more than the status does.
+    /// The error kind, where the body is more specific than the status.
     fn kind(&self) -> Option<ErrorKind> {
         let label = |words: &[&str]| words.iter().any(|word| self.labels.contains(word));
         let message = self.message.to_lowercase();
-        let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+        let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
         let spent = ["insufficient_quota", "spend_limit", "billing", "blocked_api_access"];
         let no_credit = ["credit balance is too low", "reached your specified api usage limits"];
         let too_long = ["prompt is too long", "maximum context length", "context window"];
-        // As llama.cpp says it, and vLLM of some versions.
+        // Wording of llama.cpp, and of some versions of vLLM.
         let local = ["available context size", "maximum model length", "input token count"];
         Some(match () {
-            () if self.passing_budget => ErrorKind::RateLimited,
-            () if label(&spent) || says(&no_credit) || self.daily_quota => ErrorKind::SpendLimit,
+            () if self.in_flight_budget => ErrorKind::RateLimited,
+            () if label(&spent) || has(&no_credit) || self.daily_quota => ErrorKind::SpendLimit,
             () if label(&["context_length_exceeded", "exceed_context_size"])
-                || says(&too_long)
-                || says(&local) =>
+                || has(&too_long)
+                || has(&local) =>
             {
                 ErrorKind::ContextOverflow
             }
             () if label(&["overloaded"]) => ErrorKind::Overloaded,
             () if label(&["rate_limit"]) => ErrorKind::RateLimited,
-            // Google answers 400 to a wrong key.
-            () if says(&["api key not valid"]) => ErrorKind::Unauthorized,
+            // Google answers 400 to an invalid key.
+            () if has(&["api key not valid"]) => ErrorKind::Unauthorized,
             () => return None,
         })
     }
@@ -136,14 +140,14 @@ fn describe(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::RateLimited => "rate limited",
         ErrorKind::Overloaded => "overloaded",
-        ErrorKind::Server => "a fault on its side",
+        ErrorKind::Server => "server error",
         ErrorKind::Unauthorized => "the key was not accepted",
-        ErrorKind::Forbidden => "the key may not do this",
+        ErrorKind::Forbidden => "the key lacks permission",
         ErrorKind::NotFound => "no such model or address",
         ErrorKind::TooLarge => "the request is too large",
         ErrorKind::SpendLimit => "no credit left, or a spending limit is reached",
         ErrorKind::ContextOverflow => "the prompt is too long for the model",
-        _ => "the request was not accepted",
+        _ => "the request was rejected",
     }
 }
 
@@ -157,7 +161,9 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
             format!("check the key in `{key_source}`; `assize doctor` shows which one is used")
         }
         ErrorKind::Forbidden => {
-            format!("check what the key in `{key_source}` may do, and whether it may use `{model}`")
+            format!(
+                "check the permissions of the key in `{key_source}`, and its access to `{model}`"
+            )
         }
         ErrorKind::NotFound if *provider == Provider::Ollama => {
             format!("fetch the model with `ollama pull {model}`, or name another with `--model`")
@@ -182,13 +188,13 @@ fn hint(kind: ErrorKind, endpoint: &Endpoint) -> Option<String> {
             "lower `{provider}.concurrency` or set `{provider}.requests_per_minute` to your account's limit"
         ),
         ErrorKind::BadRequest => {
-            format!("if `{model}` does not take what was sent, choose another model with `--model`")
+            format!("if `{model}` does not support this request, choose another with `--model`")
         }
         _ => return None,
     })
 }
 
-/// What to do about a prompt that is too long for the model's window.
+/// Hint for a prompt that is too long for the model's context window.
 pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String {
     let provider = endpoint.provider;
     let has = window.map(|window| format!("the window has {window} tokens; ")).unwrap_or_default();
@@ -198,7 +204,7 @@ pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String 
             return match window {
                 None => format!("shorten the input, or {other}"),
                 Some(_) => format!(
-                    "{has}shorten the input, {other}, or set `{provider}.context_window` if this one has more"
+                    "{has}shorten the input, {other}, or set `{provider}.context_window` if the model has more"
                 ),
             };
         }
@@ -211,9 +217,9 @@ pub(crate) fn overflow_hint(endpoint: &Endpoint, window: Option<u64>) -> String 
     format!("{has}shorten the input, or {more}")
 }
 
-/// How long a `retry-after` header asks us to wait: milliseconds, seconds, or until a date.
+/// Delay that a `retry-after` header asks for: milliseconds, seconds, or until a date.
 ///
-/// A date is read against the server's own clock where it tells that too, since ours may be wrong.
+/// A date is compared with the server's `date` header if there is one, since the local clock may be wrong.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -229,25 +235,24 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     Some(until.duration_since(now).unwrap_or_default())
 }
 
-/// Google's `retryDelay` of `RetryInfo`, in the body.
+/// Delay from Google's `RetryInfo` in the body.
 fn retry_delay(body: &Value) -> Option<Duration> {
     let details = body.pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
-/// One line without control characters or any that cannot be seen.
+/// Joins a message into one line without control or invisible characters.
 pub(crate) fn one_line(message: &str) -> String {
     let seen = message.chars().filter(|c| !is_invisible(*c));
     let seen = seen.map(|c| if c.is_control() { ' ' } else { c });
     seen.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A message of bearable length with the key blotted out: in this order, since a key that was cut in
-/// two would not be recognised.
-pub(crate) fn presentable(message: &str, key: Option<&Secret>) -> String {
+/// Removes the key from a message, then shortens it. In this order, because a key that was cut would not be recognized.
+pub(crate) fn presentable(message: &str, key: Option<&ApiKey>) -> String {
     let line = key.map_or_else(|| message.to_owned(), |key| key.scrub(message));
-    shorten(&line, LONGEST_MESSAGE)
+    shorten(&line, MAX_MESSAGE)
 }
 
 #[cfg(test)]
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_in_every_form() {
+    fn retry_after_header_is_parsed_in_every_format() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         let wait = |pairs: &[_]| retry_after(&headers(pairs), now).map(|wait| wait.as_millis());
         assert_eq!(wait(&[("retry-after", "7")]), Some(7000));
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn spend_limits_are_told_from_rate_limits() {
+    fn spend_limits_are_distinguished_from_rate_limits() {
         let spent = [
             (
                 429,
@@ -309,13 +314,13 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::SpendLimit, "{body}");
             assert!(!error.kind().is_retryable());
         }
-        let passing = json!({"error": {"code": 402, "message": "x", "metadata": {"limit_source": "openrouter_in_flight_budget"}}});
-        let error = from_status(&endpoint, 402, &HeaderMap::new(), passing.to_string().as_bytes());
+        let busy = json!({"error": {"code": 402, "message": "x", "metadata": {"limit_source": "openrouter_in_flight_budget"}}});
+        let error = from_status(&endpoint, 402, &HeaderMap::new(), busy.to_string().as_bytes());
         assert_eq!(error.kind(), ErrorKind::RateLimited);
     }
 
     #[test]
-    fn too_large_stays_too_large_whatever_is_said_about_rates() {
+    fn status_413_stays_too_large_although_the_body_mentions_rate_limits() {
         let body = json!({"error": {"message": "Request too large for model", "type": "tokens", "code": "rate_limit_exceeded"}});
         let endpoint = Endpoint::new(Provider::Groq);
         let error = from_status(&endpoint, 413, &HeaderMap::new(), body.to_string().as_bytes());
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn googles_retry_delay_is_found_in_the_body() {
+    fn google_retry_delay_is_read_from_the_body() {
         let body = json!({"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED",
             "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "45s"}]}});
         let error = from_status(
@@ -344,15 +349,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_tidy_line() {
+    fn provider_message_becomes_one_short_line_without_the_key() {
         let long = format!("bad\nthing\u{1b}[31m {}", "x".repeat(1000));
         let tidied = presentable(&one_line(&long), None);
         assert!(tidied.starts_with("bad thing [31m xxx") && tidied.ends_with('…'));
-        assert!(tidied.chars().count() <= LONGEST_MESSAGE + 1);
-        // Neither a cut nor a character that nobody sees hides a key from being blotted out.
-        let key = Secret::new("sk-0123456789abcdef");
+        assert!(tidied.chars().count() <= MAX_MESSAGE + 1);
+        // A key is removed although shortening would cut it or an invisible character splits it.
+        let key = ApiKey::new("sk-0123456789abcdef");
         for echo in [
-            format!("{} sk-0123456789abcdef", "x".repeat(LONGEST_MESSAGE - 10)),
+            format!("{} sk-0123456789abcdef", "x".repeat(MAX_MESSAGE - 10)),
             "sk-01234\u{200b}56789abcdef".to_owned(),
         ] {
             assert!(!presentable(&one_line(&echo), Some(&key)).contains("0123"), "{echo}");

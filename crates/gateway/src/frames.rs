@@ -1,24 +1,24 @@
-//! Cuts a byte stream into the pieces that a dialect understands.
+//! Splits a byte stream into frames: server-sent events or lines.
 
 use crate::dialect::Framing;
 
-/// A piece longer than this is no piece of an answer.
-const LONGEST_FRAME: usize = 8 * 1024 * 1024;
+/// Maximum size of a frame in bytes.
+const MAX_FRAME: usize = 8 * 1024 * 1024;
 
-/// The bytes that have come and do not yet make a whole piece.
+/// Buffer of received bytes that do not yet make a complete frame.
 #[derive(Debug)]
 pub(crate) struct Frames {
     framing: Framing,
     pending: Vec<u8>,
-    /// Where the search for the next line end goes on.
+    /// Offset at which the search for the next line end continues.
     searched: usize,
-    /// The data lines of the event that is being read.
+    /// Data lines of the current event.
     data: Vec<String>,
 }
 
-/// A piece that cannot be used.
+/// Error of an invalid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BadFrame {
+pub(crate) enum StreamFrameError {
     TooLong,
     NotUtf8,
 }
@@ -28,35 +28,35 @@ impl Frames {
         Frames { framing, pending: Vec::new(), searched: 0, data: Vec::new() }
     }
 
-    /// Takes more bytes and gives the pieces that they complete.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, BadFrame> {
+    /// Adds bytes and returns the frames that they complete.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamFrameError> {
         self.pending.extend_from_slice(bytes);
-        let mut pieces = Vec::new();
+        let mut complete = Vec::new();
         let mut start = 0;
         while let Some(offset) = self.pending[self.searched..].iter().position(|b| *b == b'\n') {
             let end = self.searched + offset;
-            let line =
-                std::str::from_utf8(&self.pending[start..end]).map_err(|_| BadFrame::NotUtf8)?;
+            let line = std::str::from_utf8(&self.pending[start..end])
+                .map_err(|_| StreamFrameError::NotUtf8)?;
             let line = line.strip_suffix('\r').unwrap_or(line);
-            pieces.extend(Self::line(self.framing, &mut self.data, line));
+            complete.extend(Self::line(self.framing, &mut self.data, line));
             start = end + 1;
             self.searched = start;
         }
         self.pending.drain(..start);
         self.searched = self.pending.len();
-        let held = self.pending.len() + self.data.iter().map(String::len).sum::<usize>();
-        if held > LONGEST_FRAME { Err(BadFrame::TooLong) } else { Ok(pieces) }
+        let buffered = self.pending.len() + self.data.iter().map(String::len).sum::<usize>();
+        if buffered > MAX_FRAME { Err(StreamFrameError::TooLong) } else { Ok(complete) }
     }
 
-    /// The piece that the end of the stream completes, if any.
-    pub(crate) fn finish(mut self) -> Result<Option<String>, BadFrame> {
+    /// Returns the frame that the end of the stream completes, if any.
+    pub(crate) fn finish(mut self) -> Result<Option<String>, StreamFrameError> {
         let rest = std::mem::take(&mut self.pending);
-        let rest = String::from_utf8(rest).map_err(|_| BadFrame::NotUtf8)?;
-        let mut piece = Self::line(self.framing, &mut self.data, rest.trim_end_matches('\r'));
-        if piece.is_none() {
-            piece = Self::line(self.framing, &mut self.data, "");
+        let rest = String::from_utf8(rest).map_err(|_| StreamFrameError::NotUtf8)?;
+        let mut frame = Self::line(self.framing, &mut self.data, rest.trim_end_matches('\r'));
+        if frame.is_none() {
+            frame = Self::line(self.framing, &mut self.data, "");
         }
-        Ok(piece)
+        Ok(frame)
     }
 
     fn line(framing: Framing, data: &mut Vec<String>, line: &str) -> Option<String> {
@@ -66,7 +66,7 @@ impl Frames {
                 (!data.is_empty()).then(|| std::mem::take(data).join("\n"))
             }
             Framing::Events => {
-                // Event names, ids and comments say nothing that the data does not.
+                // Event names, ids and comments are not needed: the data contains everything.
                 if let Some(value) = line.strip_prefix("data:") {
                     data.push(value.strip_prefix(' ').unwrap_or(value).to_owned());
                 }
@@ -82,37 +82,37 @@ mod tests {
 
     use super::*;
 
-    fn cut(framing: Framing, chunks: &[&[u8]]) -> Vec<String> {
+    fn split(framing: Framing, chunks: &[&[u8]]) -> Vec<String> {
         let mut frames = Frames::new(framing);
-        let mut pieces: Vec<String> =
+        let mut complete: Vec<String> =
             chunks.iter().flat_map(|chunk| frames.push(chunk).unwrap()).collect();
-        pieces.extend(frames.finish().unwrap());
-        pieces
+        complete.extend(frames.finish().unwrap());
+        complete
     }
 
     #[test]
-    fn events_are_read_with_comments_names_and_either_line_end() {
+    fn events_and_lines_are_split_at_either_line_end() {
         let stream =
             b": hello\r\nevent: a\r\ndata: {\"x\":1}\r\n\r\ndata:two\ndata: lines\n\n\ndata: last";
-        assert_eq!(cut(Framing::Events, &[stream]), ["{\"x\":1}", "two\nlines", "last"]);
+        assert_eq!(split(Framing::Events, &[stream]), ["{\"x\":1}", "two\nlines", "last"]);
         assert_eq!(
-            cut(Framing::Lines, &[b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":3}"]),
+            split(Framing::Lines, &[b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":3}"]),
             ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]
         );
     }
 
     #[test]
-    fn what_is_no_text_or_never_ends_is_refused() {
-        assert_eq!(Frames::new(Framing::Lines).push(b"\xff\xfe\n"), Err(BadFrame::NotUtf8));
+    fn invalid_utf8_and_endless_frames_are_rejected() {
+        assert_eq!(Frames::new(Framing::Lines).push(b"\xff\xfe\n"), Err(StreamFrameError::NotUtf8));
         let mut frames = Frames::new(Framing::Events);
         let chunk = vec![b'x'; 1024 * 1024];
         let outcome = (0..10).find_map(|_| frames.push(&chunk).err());
-        assert_eq!(outcome, Some(BadFrame::TooLong));
+        assert_eq!(outcome, Some(StreamFrameError::TooLong));
     }
 
     proptest! {
         #[test]
-        fn where_the_stream_is_cut_makes_no_difference(
+        fn chunk_boundaries_do_not_change_the_frames(
             texts in prop::collection::vec("[a-zé{}\": ]{0,12}", 1..8),
             cuts in prop::collection::vec(0usize..400, 0..12),
         ) {
@@ -122,7 +122,7 @@ mod tests {
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
             let chunks: Vec<&[u8]> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
-            prop_assert_eq!(cut(Framing::Events, &chunks), cut(Framing::Events, &[bytes]));
+            prop_assert_eq!(split(Framing::Events, &chunks), split(Framing::Events, &[bytes]));
         }
     }
 }

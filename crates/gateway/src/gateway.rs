@@ -1,4 +1,4 @@
-//! The one way to a model: everything that must happen around a call happens here, once.
+//! The gateway: wraps every model call in cassette, rate limits, budget, retries and deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use assize_config::{Price, Provider};
 use assize_llm::{
-    BudgetError, Call, Delta, ErrorKind, Ledger, MemoryLedger, Message, Model, ModelError, Request,
-    Reservation, Response, Settlement, Stop, Worst,
+    BudgetError, BudgetLedger, CallMaximum, CallOptions, Delta, ErrorKind, MemoryBudgetLedger,
+    Model, ModelError, ModelRequest, ModelResponse, PromptMessage, Reservation, Settlement,
+    StopReason,
 };
 use assize_types::text::harmless;
 use assize_types::{Cost, Failure, FailureKind};
@@ -17,51 +18,51 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, debug, debug_span, trace};
 
-use crate::cassette::{Asked, Cassette};
+use crate::cassette::{Cassette, CassetteFilter};
 use crate::catalog::ModelFacts;
-use crate::dialect::{Manner, Reply};
+use crate::dialect::{EncodeOptions, ProviderReply};
 use crate::estimate::{self, Estimate};
-use crate::http::{HttpClient, HttpWire};
-use crate::pace::{Limits, Pace, Pacer};
-use crate::prime::{Primer, Turn};
+use crate::http::{HttpClient, HttpTransport};
+use crate::pace::{RateLimit, RateLimiter, RateLimits};
+use crate::prime::{CacheWarmup, WarmupPermit};
 use crate::provider::Endpoint;
-use crate::rehearsal::{Rehearsal, RehearsalWire, Script};
+use crate::rehearsal::{PreparedAnswers, Rehearsal, RehearsalTransport};
 use crate::retry::RetryPolicy;
-use crate::wire::{OnProgress, OnText, Sending, Wire};
+use crate::wire::{OnProgress, OnText, SendOptions, Transport};
 
-/// Hears what happens to calls while they are under way.
-pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
+/// Callback for events of calls in progress.
+pub type CallObserver = Arc<dyn Fn(&CallEvent) + Send + Sync>;
 
-/// Something that a person who waits would like to know.
+/// Event of a call in progress, for progress output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// An attempt failed; the call is sent again after the wait.
+pub enum CallEvent {
+    /// An attempt failed; the call is retried after the wait.
     Retry { attempt: u32, reason: String, wait: Duration },
-    /// The call is held back to keep within the provider's limits.
+    /// The call is delayed to stay within the provider's rate limits.
     Paced { wait: Duration },
 }
 
-/// How a gateway is set up.
+/// Configuration of a gateway.
 #[derive(Clone)]
-pub struct Options {
+pub struct GatewayOptions {
     pub retry: RetryPolicy,
-    /// Shared by all gateways to one provider.
-    pub pacer: Arc<dyn Pace>,
-    pub ledger: Arc<dyn Ledger>,
+    /// Rate limiter, shared by all gateways to one provider.
+    pub pacer: Arc<dyn RateLimit>,
+    pub ledger: Arc<dyn BudgetLedger>,
     pub cassette: Option<Arc<Cassette>>,
-    /// What the user says the model costs, which beats the catalog.
+    /// Price of the model from the settings; overrides the catalog.
     pub price: Option<Price>,
-    pub observer: Option<Observer>,
-    /// What the rehearsal model knows by heart; it makes up the rest.
-    pub script: Option<Script>,
+    pub observer: Option<CallObserver>,
+    /// Prepared answers of the rehearsal model; it generates all others.
+    pub script: Option<PreparedAnswers>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for GatewayOptions {
+    fn default() -> GatewayOptions {
+        GatewayOptions {
             retry: RetryPolicy::default(),
-            pacer: Pacer::new(Limits::default()),
-            ledger: Arc::new(MemoryLedger::default()),
+            pacer: RateLimiter::new(RateLimits::default()),
+            ledger: Arc::new(MemoryBudgetLedger::default()),
             cassette: None,
             price: None,
             observer: None,
@@ -70,7 +71,7 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for GatewayOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("retry", &self.retry)
@@ -80,44 +81,44 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A model behind retries, pacing, a budget and a cassette.
+/// A model with retries, rate limits, a budget and a cassette.
 #[derive(Debug)]
 pub struct Gateway {
-    /// `None` when only a cassette is played.
-    wire: Option<Arc<dyn Wire>>,
-    options: Options,
-    /// Whose answers a cassette is asked for.
-    asked: Asked,
-    /// Learned from refusals: what this model does not take.
-    refused: Refused,
-    /// Where the provider caches what prompts begin with.
-    primer: Option<Primer>,
+    /// Transport to the model; `None` if the gateway only replays a cassette.
+    wire: Option<Arc<dyn Transport>>,
+    options: GatewayOptions,
+    /// Provider and model whose answers are looked up in the cassette.
+    asked: CassetteFilter,
+    /// Parameters that the model has rejected, and that are no longer sent.
+    rejected: RejectedParameters,
+    /// Cache warm-up; `None` if the provider does not cache prompt prefixes.
+    primer: Option<CacheWarmup>,
 }
 
-/// What a model has turned calls down for.
+/// Parameters that the model has rejected in earlier calls.
 #[derive(Debug, Default)]
-struct Refused {
+struct RejectedParameters {
     temperature: AtomicBool,
     schema: AtomicBool,
 }
 
-impl Refused {
-    fn manner(&self, wire: &dyn Wire, stream: bool) -> Manner {
-        Manner {
+impl RejectedParameters {
+    fn manner(&self, wire: &dyn Transport, stream: bool) -> EncodeOptions {
+        EncodeOptions {
             stream,
             temperature: wire.facts().temperature && !self.temperature.load(Ordering::Relaxed),
             native_schema: !self.schema.load(Ordering::Relaxed),
         }
     }
 
-    /// Takes note if the call was turned down for something that can be left out; whether it was.
-    fn learn(&self, error: &ModelError, request: &Request, manner: Manner) -> bool {
+    /// Records a rejected parameter that can be omitted; returns whether the error names one.
+    fn learn(&self, error: &ModelError, request: &ModelRequest, manner: EncodeOptions) -> bool {
         if error.kind() != ErrorKind::BadRequest {
             return false;
         }
         let message = error.message().to_lowercase();
         let names = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        // A value that is out of range, or a schema that is wrong, is the caller's to mend.
+        // The caller must fix a value that is out of range or an invalid schema.
         if !names(&[
             "not support",
             "unsupported",
@@ -128,59 +129,67 @@ impl Refused {
         ]) {
             return false;
         }
-        let (flag, what) = if manner.temperature && names(&["temperature"]) {
+        let (flag, parameter) = if manner.temperature && names(&["temperature"]) {
             (&self.temperature, "temperature")
         } else if manner.native_schema && request.schema.is_some() && names(&SCHEMA_WORDS) {
             (&self.schema, "JSON schema")
         } else {
             return false;
         };
-        debug!(what, "the model does not take this parameter; it is left out from now on");
+        debug!(parameter, "model rejects this parameter; omitting it from now on");
         flag.store(true, Ordering::Relaxed);
         true
     }
 }
 
-/// How providers name the parameter that carries a schema.
+/// Names of the schema parameter in the providers' error messages.
 const SCHEMA_WORDS: [&str; 4] =
     ["response_format", "json_schema", "output_config", "responsejsonschema"];
 
 impl Gateway {
-    /// A gateway to a provider.
-    pub fn to_provider(client: &HttpClient, endpoint: Endpoint, options: Options) -> Gateway {
+    /// Creates a gateway to a provider.
+    pub fn to_provider(
+        client: &HttpClient,
+        endpoint: Endpoint,
+        options: GatewayOptions,
+    ) -> Gateway {
         let mut facts = ModelFacts::of(&endpoint);
         facts.price = options.price.or(facts.price);
-        let primer = (endpoint.provider != Provider::Ollama).then(Primer::default);
-        let wire = HttpWire::new(client.clone(), endpoint, facts);
+        let primer = (endpoint.provider != Provider::Ollama).then(CacheWarmup::default);
+        let wire = HttpTransport::new(client.clone(), endpoint, facts);
         Gateway { primer, ..Gateway::over(Some(Arc::new(wire)), options) }
     }
 
-    /// A gateway to the rehearsal model.
-    pub fn to_rehearsal(rehearsal: Rehearsal, options: Options) -> Gateway {
-        let wire = RehearsalWire::new(rehearsal, options.price, options.script.clone());
+    /// Creates a gateway to the rehearsal model.
+    pub fn to_rehearsal(rehearsal: Rehearsal, options: GatewayOptions) -> Gateway {
+        let wire = RehearsalTransport::new(rehearsal, options.price, options.script.clone());
         Gateway::over(Some(Arc::new(wire)), options)
     }
 
-    /// A gateway to a cassette alone: nothing goes out, and what is not on it is an error.
-    pub fn to_cassette(cassette: Arc<Cassette>, asked: Asked, options: Options) -> Gateway {
-        let options = Options { cassette: Some(cassette), ..options };
+    /// Creates a gateway that only replays a cassette: a request that it does not contain is an error.
+    pub fn to_cassette(
+        cassette: Arc<Cassette>,
+        asked: CassetteFilter,
+        options: GatewayOptions,
+    ) -> Gateway {
+        let options = GatewayOptions { cassette: Some(cassette), ..options };
         Gateway { asked, ..Gateway::over(None, options) }
     }
 
-    fn over(wire: Option<Arc<dyn Wire>>, options: Options) -> Gateway {
-        let asked = Asked {
+    fn over(wire: Option<Arc<dyn Transport>>, options: GatewayOptions) -> Gateway {
+        let asked = CassetteFilter {
             provider: wire.as_ref().map(|wire| wire.provider().to_owned()),
             model: wire.as_ref().map(|wire| wire.model().to_owned()),
         };
-        Gateway { wire, options, asked, refused: Refused::default(), primer: None }
+        Gateway { wire, options, asked, rejected: RejectedParameters::default(), primer: None }
     }
 
-    /// Who is asked: provider and model. Of a cassette alone, nobody.
+    /// Provider and model; `cassette` and an empty name if the gateway only replays a cassette.
     pub fn name(&self) -> (&str, &str) {
         self.wire.as_ref().map_or(("cassette", ""), |wire| (wire.provider(), wire.model()))
     }
 
-    /// Who is asked, in words.
+    /// Provider and model as one text, for output.
     pub fn called(&self) -> String {
         match self.name() {
             (provider, model) if provider == model => provider.to_owned(),
@@ -188,31 +197,31 @@ impl Gateway {
         }
     }
 
-    /// What is known of the model; nothing when only a cassette is played.
+    /// Facts about the model; `None` if the gateway only replays a cassette.
     pub fn facts(&self) -> Option<&ModelFacts> {
         self.wire.as_ref().map(|wire| wire.facts())
     }
 
-    /// Whether no model is asked at all.
+    /// Whether the rehearsal model answers instead of a real one.
     pub fn is_rehearsal(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.is_rehearsal())
     }
 
-    /// Calls to its provider that may be under way at once.
+    /// Maximum number of concurrent calls to the provider.
     pub fn concurrency(&self) -> usize {
         self.options.pacer.concurrency()
     }
 
-    pub fn ledger(&self) -> &Arc<dyn Ledger> {
+    pub fn ledger(&self) -> &Arc<dyn BudgetLedger> {
         &self.options.ledger
     }
 
-    /// What a request is likely to take, before it is sent.
-    pub fn estimate(&self, request: &Request) -> Option<Estimate> {
+    /// Estimates tokens and cost of a request.
+    pub fn estimate(&self, request: &ModelRequest) -> Option<Estimate> {
         self.facts().map(|facts| Estimate::of_request(facts, request))
     }
 
-    /// Refuses to call an estimate complete that has no cost.
+    /// Fails if the cost of an estimate is unknown.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         if cost != Cost::Unknown {
             return Ok(());
@@ -225,26 +234,26 @@ impl Gateway {
         };
         let message = format!("no cost estimate: the price of {whose} is unknown");
         Err(Failure::new(FailureKind::Settings, message).hint(format!(
-            "set it in dollars for a million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
+            "set it in dollars per million tokens: `[prices.\"{model}\"]` with `input` and `output` in the settings \
              file; `--max-tokens` limits what is spent without a price"
         )))
     }
 
-    fn tell(&self, event: Event) {
+    fn notify(&self, event: CallEvent) {
         if let Some(observer) = &self.options.observer {
             observer(&event);
         }
     }
 
-    /// Sends the request until it is answered or there is no more point in it.
+    /// Sends the request until it is answered or the error is final.
     async fn attempts(
         &self,
-        wire: &dyn Wire,
-        request: &Request,
-        call: &Call<'_>,
+        wire: &dyn Transport,
+        request: &ModelRequest,
+        call: &CallOptions<'_>,
         clock: &Clock<'_>,
         last_failure: &Mutex<Option<String>>,
-    ) -> Result<Response, ModelError> {
+    ) -> Result<ModelResponse, ModelError> {
         let started = Instant::now();
         let mut attempt = 1;
         loop {
@@ -252,34 +261,34 @@ impl Gateway {
                 Some(primer) => Some(primer.turn(request).await),
                 None => None,
             };
-            let first = turn.as_ref().is_some_and(Turn::is_first);
-            // The user's own server may be slow: a stream shows whether it is still at work.
+            let first = turn.as_ref().is_some_and(WarmupPermit::is_first);
+            // A local server may be slow: a stream shows whether it still makes progress.
             let stream = call.on_delta.is_some() || first || wire.facts().local;
-            let manner = self.refused.manner(wire, stream);
-            let heard = AtomicBool::new(false);
+            let manner = self.rejected.manner(wire, stream);
+            let text_seen = AtomicBool::new(false);
             let progress = || {
                 clock.progress();
-                turn.iter().for_each(Turn::begun);
+                turn.iter().for_each(WarmupPermit::begun);
             };
-            let work = || {
+            let on_progress = || {
                 progress();
                 if let Some(on_delta) = call.on_delta {
                     on_delta(Delta::Working);
                 }
             };
-            let hear = |text: &str| {
-                heard.store(true, Ordering::Relaxed);
+            let on_text = |text: &str| {
+                text_seen.store(true, Ordering::Relaxed);
                 progress();
                 if let Some(on_delta) = call.on_delta {
                     on_delta(Delta::Text(text));
                 }
             };
-            let outcome = self.attempt(wire, request, manner, clock, &hear, &work).await;
+            let outcome = self.attempt(wire, request, manner, clock, &on_text, &on_progress).await;
             clock.attempt_ended();
             if outcome.is_ok() {
-                turn.iter().for_each(Turn::begun);
+                turn.iter().for_each(WarmupPermit::begun);
             }
-            // Whoever waits for this one to be the first does not wait for its next attempt.
+            // Calls that wait for this one to warm the cache do not wait for its retry.
             drop(turn);
             let error = match outcome {
                 Ok((reply, schema_enforced)) => {
@@ -288,7 +297,7 @@ impl Gateway {
                 }
                 Err(error) => error,
             };
-            if self.refused.learn(&error, request, manner) {
+            if self.rejected.learn(&error, request, manner) {
                 continue;
             }
             let Some(wait) = self.options.retry.wait_after(&error, attempt, fastrand::f64()) else {
@@ -309,49 +318,49 @@ impl Gateway {
                 attempt,
                 wait_ms = wait.as_millis() as u64,
                 error = error.message(),
-                "model call failed and is repeated"
+                "model call failed; retrying"
             );
-            if let Some(on_delta) = call.on_delta.filter(|_| heard.load(Ordering::Relaxed)) {
+            if let Some(on_delta) = call.on_delta.filter(|_| text_seen.load(Ordering::Relaxed)) {
                 on_delta(Delta::Restart);
             }
-            self.tell(Event::Retry { attempt, reason: error.message().to_owned(), wait });
+            self.notify(CallEvent::Retry { attempt, reason: error.message().to_owned(), wait });
             sleep(wait).await;
             attempt += 1;
         }
     }
 
-    /// One attempt, with its worst case reserved and its turn waited for.
+    /// Makes one attempt: reserves its maximum cost, waits for the rate limiter, and sends it.
     async fn attempt(
         &self,
-        wire: &dyn Wire,
-        request: &Request,
-        manner: Manner,
+        wire: &dyn Transport,
+        request: &ModelRequest,
+        manner: EncodeOptions,
         clock: &Clock<'_>,
-        hear: OnText<'_>,
+        on_text: OnText<'_>,
         on_progress: OnProgress<'_>,
-    ) -> Result<(Reply, bool), ModelError> {
+    ) -> Result<(ProviderReply, bool), ModelError> {
         let encoded = wire.encode(request, manner)?;
-        let most_input = estimate::most_input_tokens(request);
-        let most_output = u64::from(request.max_tokens);
-        let worst = Worst {
-            tokens: most_input + most_output,
-            cost: wire.facts().cost_at_most(most_input, most_output),
+        let max_input = estimate::most_input_tokens(request);
+        let max_output = u64::from(request.max_tokens);
+        let worst = CallMaximum {
+            tokens: max_input + max_output,
+            cost: wire.facts().cost_at_most(max_input, max_output),
         };
         let mut reservation = Reservation::make(&self.options.ledger, worst)
             .await
             .map_err(|error| over_budget(error, wire))?;
-        let paced = estimate::likely_input_tokens(request) + most_output;
+        let tokens = estimate::likely_input_tokens(request) + max_output;
         clock.queue();
-        let tell = |wait| {
+        let on_wait = |wait| {
             clock.dequeue();
-            self.tell(Event::Paced { wait });
+            self.notify(CallEvent::Paced { wait });
         };
         let pacer = Arc::clone(&self.options.pacer);
         let permit =
-            pacer.admit(paced, Instant::now() + clock.left(), &tell).await.map_err(|wait| {
+            pacer.admit(tokens, Instant::now() + clock.left(), &on_wait).await.map_err(|wait| {
                 let (provider, seconds) = (wire.provider(), wait.as_secs());
                 let message = format!(
-                    "the limits of {provider} leave no room for {seconds} s, beyond the deadline"
+                    "the rate limits of {provider} allow no call for {seconds} s, beyond the deadline"
                 );
                 ModelError::new(ErrorKind::Deadline, message).with_hint(
                     "try again later, or allow more time with `gateway.deadline_seconds`",
@@ -361,10 +370,10 @@ impl Gateway {
         clock.dequeue();
         reservation.send().await.map_err(|error| over_budget(error, wire))?;
         let limit = self.options.retry.attempt_timeout;
-        let sending = Sending {
-            on_text: manner.stream.then_some(hear),
+        let sending = SendOptions {
+            on_text: manner.stream.then_some(on_text),
             on_progress,
-            learn: &|left| self.options.pacer.learn(left, paced),
+            learn: &|left| self.options.pacer.learn(left, tokens),
             start_timeout: match wire.facts().local {
                 true => limit.max(self.options.retry.local_start_timeout),
                 false => limit,
@@ -372,7 +381,7 @@ impl Gateway {
             patience: limit,
         };
         let send = wire.send(&encoded, request, sending);
-        // A stream may take as long as it likes, as long as it goes on.
+        // A stream has no total time limit as long as it makes progress.
         let outcome = match manner.stream {
             true => send.await,
             false => timeout(limit, send).await.unwrap_or_else(|_| {
@@ -384,10 +393,10 @@ impl Gateway {
         };
         match outcome {
             Ok(reply) => {
-                permit.used(reply.usage.map_or(paced, |usage| usage.total()));
+                permit.used(reply.usage.map_or(tokens, |usage| usage.total()));
                 reservation.settle(settlement(wire, &reply));
-                let nothing = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
-                if nothing && reply.stop == Stop::End {
+                let empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+                if empty && reply.stop == StopReason::End {
                     let message = format!("{} gave an empty answer", wire.provider());
                     return Err(ModelError::new(ErrorKind::Empty, message));
                 }
@@ -401,8 +410,12 @@ impl Gateway {
         }
     }
 
-    /// From the cassette, if it is there.
-    fn play(&self, request: &Request, call: &Call<'_>) -> Option<Result<Response, ModelError>> {
+    /// Replays the answer from the cassette, if it is there.
+    fn replay(
+        &self,
+        request: &ModelRequest,
+        call: &CallOptions<'_>,
+    ) -> Option<Result<ModelResponse, ModelError>> {
         let outcome = self.options.cassette.as_ref()?.play(request, &self.asked)?;
         self.options.ledger.count_replayed();
         if let (Ok(response), Some(on_delta)) = (&outcome, call.on_delta) {
@@ -411,18 +424,28 @@ impl Gateway {
         Some(outcome)
     }
 
-    async fn ask(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        if !matches!(request.prompt.messages().last(), Some(Message::User { .. })) {
-            return Err(ModelError::new(ErrorKind::BadRequest, "the prompt asks nothing"));
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        if !matches!(request.prompt.messages().last(), Some(PromptMessage::User { .. })) {
+            return Err(ModelError::new(
+                ErrorKind::BadRequest,
+                "the prompt has no user message at its end",
+            ));
         }
-        if let Some(outcome) = self.play(request, &call) {
+        if let Some(outcome) = self.replay(request, &call) {
             return outcome;
         }
         let cassette = self.options.cassette.as_ref();
         let Some(wire) = &self.wire else {
             return Err(match cassette {
                 Some(cassette) => cassette.missing(request, &self.asked),
-                None => ModelError::new(ErrorKind::Internal, "the gateway leads nowhere"),
+                None => ModelError::new(
+                    ErrorKind::Internal,
+                    "the gateway has neither a provider nor a cassette",
+                ),
             });
         };
         let RetryPolicy { deadline, attempt_timeout, .. } = self.options.retry;
@@ -432,9 +455,9 @@ impl Gateway {
             biased;
             reason = call.cancel.cancelled() => Err(ModelError::new(ErrorKind::Cancelled, reason)),
             outcome = self.attempts(&**wire, request, &call, &clock, &last_failure) => outcome,
-            () = clock.is_over() => {
+            () = clock.expired() => {
                 let last = last_failure.lock().take();
-                let last = last.map(|words| format!("; last failure: {words}")).unwrap_or_default();
+                let last = last.map(|error| format!("; last failure: {error}")).unwrap_or_default();
                 let seconds = clock.deadline.as_secs();
                 let message = format!("{} gave no answer within {seconds} s{last}", wire.provider());
                 Err(ModelError::new(ErrorKind::Deadline, message)
@@ -450,31 +473,31 @@ impl Gateway {
 
 /// Deadline of one call.
 ///
-/// It does not run while the call waits in our own queue for a free slot, or where calls are noted. And it does
-/// not end an answer that is still coming in.
+/// The time stops while the call waits for a free slot in the rate limiter or for the ledger to record it. The deadline
+/// does not cut off an answer that is still streaming.
 struct Clock<'a> {
-    begun: Instant,
+    started: Instant,
     deadline: Duration,
-    /// How long a stream may be silent.
+    /// Maximum silence of a stream.
     idle_timeout: Duration,
-    ledger: &'a dyn Ledger,
+    ledger: &'a dyn BudgetLedger,
     held_up_before: Duration,
     progress: Mutex<Progress>,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Time spent in the queue.
+    /// Total time in the queue of the rate limiter.
     queued: Duration,
     queued_since: Option<Instant>,
-    /// When the answer last grew.
-    grew_at: Option<Instant>,
+    /// When the answer last made progress.
+    last_progress: Option<Instant>,
 }
 
 impl Clock<'_> {
-    fn begin(deadline: Duration, idle_timeout: Duration, ledger: &dyn Ledger) -> Clock<'_> {
+    fn begin(deadline: Duration, idle_timeout: Duration, ledger: &dyn BudgetLedger) -> Clock<'_> {
         Clock {
-            begun: Instant::now(),
+            started: Instant::now(),
             deadline,
             idle_timeout,
             ledger,
@@ -483,7 +506,7 @@ impl Clock<'_> {
         }
     }
 
-    /// Stops the clock until the call leaves the queue.
+    /// Stops the clock until [`dequeue`](Clock::dequeue).
     fn queue(&self) {
         self.progress.lock().queued_since.get_or_insert_with(Instant::now);
     }
@@ -495,31 +518,31 @@ impl Clock<'_> {
         }
     }
 
-    /// Notes that the answer grew.
+    /// Records progress of the answer.
     fn progress(&self) {
-        self.progress.lock().grew_at = Some(Instant::now());
+        self.progress.lock().last_progress = Some(Instant::now());
     }
 
     fn attempt_ended(&self) {
         self.dequeue();
-        self.progress.lock().grew_at = None;
+        self.progress.lock().last_progress = None;
     }
 
     fn left(&self) -> Duration {
         let held_up = self.ledger.held_up().saturating_sub(self.held_up_before);
         let state = self.progress.lock();
         let queued = state.queued + state.queued_since.map_or(Duration::ZERO, |at| at.elapsed());
-        (self.deadline + held_up + queued).saturating_sub(self.begun.elapsed())
+        (self.deadline + held_up + queued).saturating_sub(self.started.elapsed())
     }
 
-    /// How long the answer that is coming in may still be silent.
+    /// Remaining time that a streaming answer may be silent.
     fn still_streaming(&self) -> Option<Duration> {
-        let grew_at = self.progress.lock().grew_at?;
-        self.idle_timeout.checked_sub(grew_at.elapsed()).filter(|left| !left.is_zero())
+        let last_progress = self.progress.lock().last_progress?;
+        self.idle_timeout.checked_sub(last_progress.elapsed()).filter(|left| !left.is_zero())
     }
 
-    async fn is_over(&self) {
-        // What is held up or queued always has as much left.
+    async fn expired(&self) {
+        // While the call is queued or not yet recorded, the remaining time does not decrease.
         while let Some(left) =
             Some(self.left()).filter(|left| !left.is_zero()).or_else(|| self.still_streaming())
         {
@@ -530,7 +553,11 @@ impl Clock<'_> {
 
 #[async_trait]
 impl Model for Gateway {
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let (provider, model) = self.name();
         let span = debug_span!(
             "chat",
@@ -569,9 +596,9 @@ impl Model for Gateway {
     }
 }
 
-/// What an answer cost. Where the provider did not say how many tokens it took, nobody knows, and the
-/// worst is assumed.
-fn settlement(wire: &dyn Wire, reply: &Reply) -> Settlement {
+/// How the reservation of an answered call is settled. If the provider reports no usage, the cost is unknown and the
+/// maximum counts.
+fn settlement(wire: &dyn Transport, reply: &ProviderReply) -> Settlement {
     match (reply.usage, reply.cost) {
         (None, None) => Settlement::Lost,
         (usage, Some(cost)) => {
@@ -582,17 +609,17 @@ fn settlement(wire: &dyn Wire, reply: &Reply) -> Settlement {
 }
 
 fn response(
-    wire: &dyn Wire,
-    reply: Reply,
+    wire: &dyn Transport,
+    reply: ProviderReply,
     schema_enforced: bool,
     attempts: u32,
     duration_ms: u64,
-) -> Response {
+) -> ModelResponse {
     let cost = match settlement(wire, &reply) {
         Settlement::Spent { cost, .. } => cost,
         _ => Cost::Unknown,
     };
-    Response {
+    ModelResponse {
         text: reply.text,
         tool_calls: reply.tool_calls,
         stop: reply.stop,
@@ -612,18 +639,18 @@ fn after_attempts(mut error: ModelError, attempts: u32) -> ModelError {
     if attempts == 1 { error } else { error.context(&format!("gave up after {attempts} attempts")) }
 }
 
-fn over_budget(error: BudgetError, wire: &dyn Wire) -> ModelError {
+fn over_budget(error: BudgetError, wire: &dyn Transport) -> ModelError {
     let hint = match error {
-        // Whoever cannot note it may not go on, either.
+        // A call that cannot be recorded must not be sent.
         BudgetError::NotNoted { ref hint, .. } => {
             let mut not_noted = ModelError::new(ErrorKind::NotNoted, error.to_string());
             not_noted.hint.clone_from(hint);
             return not_noted;
         }
-        BudgetError::Cost { .. } => "raise `--max-cost` to go on".to_owned(),
-        BudgetError::Tokens { .. } => "raise `--max-tokens` to go on".to_owned(),
+        BudgetError::Cost { .. } => "raise `--max-cost` to continue".to_owned(),
+        BudgetError::Tokens { .. } => "raise `--max-tokens` to continue".to_owned(),
         BudgetError::NoPrice => format!(
-            "tell its price in the settings, in dollars for a million tokens: \
+            "set its price in the settings, in dollars per million tokens: \
              `[prices.\"{}\"]` with `input` and `output`; or use `--max-tokens`",
             wire.model()
         ),

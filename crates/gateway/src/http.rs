@@ -1,10 +1,10 @@
-//! One attempt over HTTP, with a bound on everything that a server could draw out.
+//! One attempt of a call over HTTP, with limits on the size and duration of every response.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use assize_config::Provider;
-use assize_llm::{ErrorKind, ModelError, Request};
+use assize_llm::{ErrorKind, ModelError, ModelRequest};
 use assize_types::Failure;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -12,38 +12,40 @@ use futures_util::StreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::catalog::ModelFacts;
-use crate::dialect::{self, Encoded, Growth, Manner, Outgoing, Reply};
+use crate::dialect::{
+    self, EncodeOptions, EncodedRequest, OutgoingRequest, ProviderReply, StreamDelta,
+};
 use crate::failure::{self, one_line, presentable};
-use crate::frames::{BadFrame, Frames};
+use crate::frames::{Frames, StreamFrameError};
 use crate::local::is_loopback;
 use crate::provider::Endpoint;
 use crate::ratelimit;
-use crate::wire::{OnText, Sending, Wire};
+use crate::wire::{OnText, SendOptions, Transport};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer larger than this is none.
-const LARGEST_ANSWER: usize = 32 * 1024 * 1024;
+/// Maximum size of an answer in bytes.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
-/// An error page is read this far.
-const LARGEST_ERROR: usize = 64 * 1024;
+/// Maximum number of bytes read of an error response.
+const MAX_ERROR: usize = 64 * 1024;
 
-/// The longest description of a server or its models that is read: Ollama's holds the whole vocabulary.
-const LARGEST_DESCRIPTION: usize = 16 * 1024 * 1024;
+/// Maximum size of a server's description of itself or its models; Ollama's contains the whole vocabulary.
+const MAX_DESCRIPTION: usize = 16 * 1024 * 1024;
 
-/// How long an error page is read.
-const ERROR_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for reading the body of an error response.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The clients that all calls of a process share, set up when they are first needed.
+/// HTTP clients that all calls of a process share; created when they are first needed.
 #[derive(Debug, Clone, Default)]
 pub struct HttpClient(Arc<Clients>);
 
 #[derive(Debug, Default)]
 struct Clients {
-    /// By way of the environment's proxy, if there is one.
-    outside: OnceLock<reqwest::Client>,
-    /// For this machine itself: what is said here is no business of a proxy's.
-    inside: OnceLock<reqwest::Client>,
+    /// For remote addresses; uses the proxy of the environment, if there is one.
+    remote: OnceLock<reqwest::Client>,
+    /// For loopback addresses; never uses a proxy.
+    loopback: OnceLock<reqwest::Client>,
 }
 
 impl HttpClient {
@@ -51,47 +53,51 @@ impl HttpClient {
         HttpClient::default()
     }
 
-    /// The client for an address. Fails only where the system has no usable store of certificates.
+    /// The client for an address. Fails only if the system has no usable certificate store.
     fn to(&self, url: &str) -> Result<&reqwest::Client, ModelError> {
-        let is_inside = is_loopback(url);
-        let place = if is_inside { &self.0.inside } else { &self.0.outside };
-        if let Some(client) = place.get() {
+        let is_loopback = is_loopback(url);
+        let cell = if is_loopback { &self.0.loopback } else { &self.0.remote };
+        if let Some(client) = cell.get() {
             return Ok(client);
         }
-        // Someone else in the process may have chosen a provider of cryptography before us.
+        // Fails if another part of the process has installed a crypto provider before, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            // A redirect would carry the key to whoever it points at.
+            // A redirect would send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")));
-        if is_inside {
+        if is_loopback {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| {
             let cause = one_line(&Failure::innermost(&error));
-            let message = format!("the HTTP client could not be set up: {cause}");
+            let message = format!("cannot create the HTTP client: {cause}");
             ModelError::new(ErrorKind::Internal, message)
                 .with_hint("install your system's certificates (Debian: `ca-certificates`)")
         })?;
-        Ok(place.get_or_init(|| client))
+        Ok(cell.get_or_init(|| client))
     }
 }
 
-/// Reaches one model of one provider.
+/// HTTP transport to one model of one provider.
 #[derive(Debug)]
-pub(crate) struct HttpWire {
+pub(crate) struct HttpTransport {
     client: HttpClient,
     endpoint: Endpoint,
     facts: ModelFacts,
 }
 
-impl HttpWire {
-    pub(crate) fn new(client: HttpClient, endpoint: Endpoint, facts: ModelFacts) -> HttpWire {
-        HttpWire { client, endpoint, facts }
+impl HttpTransport {
+    pub(crate) fn new(client: HttpClient, endpoint: Endpoint, facts: ModelFacts) -> HttpTransport {
+        HttpTransport { client, endpoint, facts }
     }
 
-    async fn exchange(&self, encoded: &Encoded, sending: Sending<'_>) -> Result<Reply, ModelError> {
+    async fn exchange(
+        &self,
+        encoded: &EncodedRequest,
+        sending: SendOptions<'_>,
+    ) -> Result<ProviderReply, ModelError> {
         let url = format!("{}{}", self.endpoint.base_url, encoded.path);
         let request = self
             .client
@@ -103,18 +109,18 @@ impl HttpWire {
         let sent = async { request.send().await.map_err(|error| self.unreachable(error)) };
         let response = match sending.on_text {
             Some(_) => {
-                patiently(sending.start_timeout, sent, "the beginning of the answer").await??
+                with_timeout(sending.start_timeout, sent, "the start of the answer").await??
             }
             None => sent.await?,
         };
         (sending.learn)(ratelimit::read(response.headers()));
         if !response.status().is_success() {
-            return Err(self.refused(response).await);
+            return Err(self.error_of(response).await);
         }
-        // From here on the provider is at work, and may charge for it whatever becomes of the answer.
+        // The provider has accepted the call and may charge for it, even if the answer is lost.
         let answer = match sending.on_text {
             Some(on_text) => self.read_stream(response, on_text, sending).await,
-            None => read(response, LARGEST_ANSWER, Excess::Refuse)
+            None => read(response, MAX_ANSWER, Excess::Error)
                 .await
                 .and_then(|body| dialect::decode(self.endpoint.provider, &body)),
         };
@@ -128,35 +134,37 @@ impl HttpWire {
         &self,
         response: reqwest::Response,
         on_text: OnText<'_>,
-        sending: Sending<'_>,
-    ) -> Result<Reply, ModelError> {
-        let mut patience = sending.start_timeout;
+        sending: SendOptions<'_>,
+    ) -> Result<ProviderReply, ModelError> {
+        let mut timeout = sending.start_timeout;
         let (framing, mut decoder) = dialect::decoder(self.endpoint.provider);
         let mut frames = Frames::new(framing);
         let mut received = 0;
         let mut chunks = response.bytes_stream();
         let bad_frame = |bad| match bad {
-            BadFrame::TooLong => too_large(),
-            BadFrame::NotUtf8 => ModelError::new(ErrorKind::Malformed, "the stream is not text"),
+            StreamFrameError::TooLong => too_large(),
+            StreamFrameError::NotUtf8 => {
+                ModelError::new(ErrorKind::Malformed, "the stream is not UTF-8 text")
+            }
         };
         while let Some(chunk) =
-            patiently(patience, next_chunk(&mut chunks), "more of the answer").await??
+            with_timeout(timeout, next_chunk(&mut chunks), "more of the answer").await??
         {
             received += chunk.len();
-            if received > LARGEST_ANSWER {
+            if received > MAX_ANSWER {
                 return Err(too_large());
             }
-            for piece in frames.push(&chunk).map_err(bad_frame)? {
-                match decoder.push(&piece)? {
-                    Growth::Nothing => continue,
-                    Growth::Hidden => (sending.on_progress)(),
-                    Growth::Text(text) => on_text(&text),
+            for frame in frames.push(&chunk).map_err(bad_frame)? {
+                match decoder.push(&frame)? {
+                    StreamDelta::Nothing => continue,
+                    StreamDelta::Hidden => (sending.on_progress)(),
+                    StreamDelta::Text(text) => on_text(&text),
                 }
-                patience = sending.patience;
+                timeout = sending.patience;
             }
         }
-        if let Some(piece) = frames.finish().map_err(bad_frame)?
-            && let Growth::Text(text) = decoder.push(&piece)?
+        if let Some(frame) = frames.finish().map_err(bad_frame)?
+            && let StreamDelta::Text(text) = decoder.push(&frame)?
         {
             on_text(&text);
         }
@@ -166,13 +174,12 @@ impl HttpWire {
     fn unreachable(&self, error: reqwest::Error) -> ModelError {
         let cause = one_line(&Failure::innermost(&error));
         if error.is_builder() {
-            let message =
-                format!("the address `{}` cannot be used: {cause}", self.endpoint.base_url);
+            let message = format!("invalid base URL `{}`: {cause}", self.endpoint.base_url);
             return ModelError::new(ErrorKind::NotFound, message)
-                .with_hint(format!("set `{}.base_url` right", self.endpoint.provider));
+                .with_hint(format!("correct `{}.base_url`", self.endpoint.provider));
         }
         if !error.is_connect() {
-            let message = format!("the connection broke before an answer came: {cause}");
+            let message = format!("the connection broke before the answer: {cause}");
             return ModelError::new(ErrorKind::Connection, message);
         }
         let message = format!("cannot be reached: {cause}");
@@ -186,16 +193,16 @@ impl HttpWire {
         })
     }
 
-    /// The error for an answer that is none.
-    async fn refused(&self, response: reqwest::Response) -> ModelError {
+    /// Converts an error response to an error.
+    async fn error_of(&self, response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         if (300..400).contains(&status) {
             return self.redirected(status, &headers);
         }
-        // The status says most of it; the words are waited for a little.
-        let words = read(response, LARGEST_ERROR, Excess::Cut);
-        let body = tokio::time::timeout(ERROR_PATIENCE, words).await;
+        // The status is enough for an error; the body only adds details.
+        let body = read(response, MAX_ERROR, Excess::Truncate);
+        let body = tokio::time::timeout(ERROR_TIMEOUT, body).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
         failure::from_status(&self.endpoint, status, &headers, &body)
     }
@@ -206,7 +213,7 @@ impl HttpWire {
         let mut error = ModelError::new(ErrorKind::BadRequest, message);
         error.status = Some(status);
         error.with_hint(format!(
-            "redirects are not followed, they could carry the key elsewhere; if that address is \
+            "redirects are not followed, as they could send the key to another host; if that address is \
                  right, set `{}.base_url` to it",
             self.endpoint.provider
         ))
@@ -214,7 +221,7 @@ impl HttpWire {
 }
 
 #[async_trait]
-impl Wire for HttpWire {
+impl Transport for HttpTransport {
     fn provider(&self) -> &str {
         self.endpoint.provider.name()
     }
@@ -227,25 +234,29 @@ impl Wire for HttpWire {
         &self.facts
     }
 
-    fn encode(&self, request: &Request, manner: Manner) -> Result<Encoded, ModelError> {
+    fn encode(
+        &self,
+        request: &ModelRequest,
+        manner: EncodeOptions,
+    ) -> Result<EncodedRequest, ModelError> {
         let (endpoint, facts) = (&self.endpoint, &self.facts);
-        dialect::encode(Outgoing { endpoint, facts, request, manner })
+        dialect::encode(OutgoingRequest { endpoint, facts, request, manner })
     }
 
     async fn send(
         &self,
-        encoded: &Encoded,
-        _request: &Request,
-        sending: Sending<'_>,
-    ) -> Result<Reply, ModelError> {
+        encoded: &EncodedRequest,
+        _request: &ModelRequest,
+        sending: SendOptions<'_>,
+    ) -> Result<ProviderReply, ModelError> {
         let mut outcome = self.exchange(encoded, sending).await;
-        // Only this provider's word on its prices is taken; a server that merely speaks the dialect could say anything.
+        // Only OpenRouter reports the cost of a call reliably; other servers with this wire format may send anything.
         if let Ok(reply) = &mut outcome
             && self.endpoint.provider != Provider::OpenRouter
         {
             reply.cost = None;
         }
-        // Who was sent the key could send it back, into a log or onto a cassette.
+        // A server could echo the key, which would then end up in a log or a cassette.
         if let (Ok(reply), Some(key)) = (&mut outcome, &self.endpoint.key) {
             reply.blot_out(key);
         }
@@ -260,16 +271,16 @@ impl Wire for HttpWire {
     }
 }
 
-/// Whether a provider is there, and what it says to a free question.
+/// Checks with a free request whether a provider is reachable and accepts the key.
 pub async fn probe(
     client: &HttpClient,
     endpoint: &Endpoint,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), ModelError> {
     let url = format!("{}{}", endpoint.base_url, dialect::probe_path(endpoint.provider));
-    let asked = tokio::time::timeout(patience, ask(client, endpoint, &url, None)).await;
-    let outcome = asked.unwrap_or_else(|_| {
-        let seconds = patience.as_secs();
+    let reply = tokio::time::timeout(timeout, request(client, endpoint, &url, None)).await;
+    let outcome = reply.unwrap_or_else(|_| {
+        let seconds = timeout.as_secs();
         Err(ModelError::new(ErrorKind::Timeout, format!("no answer within {seconds} s")))
     });
     outcome
@@ -284,21 +295,21 @@ pub(crate) async fn read_json(
     url: &str,
     body: Option<&serde_json::Value>,
 ) -> Result<serde_json::Value, ModelError> {
-    let response = ask(client, endpoint, url, body).await?;
-    let body = read(response, LARGEST_DESCRIPTION, Excess::Refuse).await?;
+    let response = request(client, endpoint, url, body).await?;
+    let body = read(response, MAX_DESCRIPTION, Excess::Error).await?;
     serde_json::from_slice(&body).map_err(|error| {
         ModelError::new(ErrorKind::Malformed, "the answer is not JSON").with_source(error)
     })
 }
 
-/// Sends a request that is no call to a model: by GET, or by POST where there is a body.
-async fn ask(
+/// Sends a request other than a model call: GET, or POST if there is a body.
+async fn request(
     client: &HttpClient,
     endpoint: &Endpoint,
     url: &str,
     body: Option<&serde_json::Value>,
 ) -> Result<reqwest::Response, ModelError> {
-    let wire = HttpWire::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
+    let wire = HttpTransport::new(client.clone(), endpoint.clone(), ModelFacts::of(endpoint));
     let headers = header_map(&dialect::auth_headers(endpoint))?;
     let client = client.to(url)?;
     let request = match body {
@@ -308,14 +319,14 @@ async fn ask(
         None => client.get(url),
     };
     let response = request.headers(headers).send().await.map_err(|e| wire.unreachable(e))?;
-    if response.status().is_success() { Ok(response) } else { Err(wire.refused(response).await) }
+    if response.status().is_success() { Ok(response) } else { Err(wire.error_of(response).await) }
 }
 
 fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError> {
     let mut map = HeaderMap::new();
     for (name, value) in pairs {
         let mut value = HeaderValue::from_str(value).map_err(|_| {
-            ModelError::new(ErrorKind::Unauthorized, "the key has characters that no key has")
+            ModelError::new(ErrorKind::Unauthorized, "the key contains invalid characters")
                 .with_hint("check the key for line breaks and quotes")
         })?;
         value.set_sensitive(true);
@@ -324,24 +335,24 @@ fn header_map(pairs: &[(&'static str, String)]) -> Result<HeaderMap, ModelError>
     Ok(map)
 }
 
-/// What to do with a body that is longer than wanted.
+/// How to handle a body that exceeds the limit.
 enum Excess {
-    Refuse,
-    Cut,
+    Error,
+    Truncate,
 }
 
 async fn read(
     response: reqwest::Response,
-    most: usize,
+    max: usize,
     excess: Excess,
 ) -> Result<Bytes, ModelError> {
     let mut body = BytesMut::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = next_chunk(&mut chunks).await? {
-        if body.len() + chunk.len() > most {
+        if body.len() + chunk.len() > max {
             match excess {
-                Excess::Refuse => return Err(too_large()),
-                Excess::Cut => break,
+                Excess::Error => return Err(too_large()),
+                Excess::Truncate => break,
             }
         }
         body.extend_from_slice(&chunk);
@@ -359,20 +370,20 @@ async fn next_chunk(
     })
 }
 
-/// Waits so long and no longer. A stream lives as long as it speaks.
-async fn patiently<T>(
-    patience: Duration,
+/// Waits for the next part of a stream. There is no limit on the duration of a whole stream.
+async fn with_timeout<T>(
+    timeout: Duration,
     work: impl Future<Output = T>,
     what: &str,
 ) -> Result<T, ModelError> {
-    tokio::time::timeout(patience, work).await.map_err(|_| {
-        let message = format!("{what} did not come within {} s", patience.as_secs());
+    tokio::time::timeout(timeout, work).await.map_err(|_| {
+        let message = format!("timed out after {} s waiting for {what}", timeout.as_secs());
         ModelError::new(ErrorKind::Timeout, message)
             .with_hint("allow more time with `gateway.timeout_seconds`")
     })
 }
 
 fn too_large() -> ModelError {
-    let mib = LARGEST_ANSWER / 1024 / 1024;
+    let mib = MAX_ANSWER / 1024 / 1024;
     ModelError::new(ErrorKind::Malformed, format!("the answer is larger than {mib} MiB"))
 }

@@ -1,26 +1,26 @@
-//! How we reach a model: six providers behind one gateway.
+//! Gateway to models: six providers behind one interface.
 //!
-//! A [`Gateway`] is a [`assize_llm::Model`]. Around every call it keeps the [`Limits`] of the
-//! provider, the [`Caps`](assize_llm::Caps) of the user and the [`RetryPolicy`]; it knows what models cost
-//! ([`ModelFacts`]), keeps the account ([`Ledger`](assize_llm::Ledger)), and records and replays calls ([`Cassette`]).
-//! What it sends is worded by `dialect`, one file for each of the four languages spoken.
+//! A [`Gateway`] is a [`assize_llm::Model`]. For every call it enforces the provider's rate [`RateLimits`], the user's
+//! budget ([`BudgetLimits`](assize_llm::BudgetLimits)) and the [`RetryPolicy`]; it knows the prices of models ([`ModelFacts`]), keeps
+//! the account ([`BudgetLedger`](assize_llm::BudgetLedger)), and records and replays calls ([`Cassette`]). The module `dialect`
+//! has an adapter for each of the four wire formats.
 //!
-//! Where no provider is at hand, the [`Rehearsal`] model answers, and says that it is one.
+//! Without a provider, the [`Rehearsal`] model answers offline, and its responses are marked as such.
 //!
 //! ```
-//! use assize_gateway::{Gateway, Options, Rehearsal};
-//! use assize_llm::{Call, Model, Request};
+//! use assize_gateway::{Gateway, GatewayOptions, Rehearsal};
+//! use assize_llm::{CallOptions, Model, ModelRequest};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let gateway = Gateway::to_rehearsal(Rehearsal::default(), Options::default());
-//! let response = gateway.generate(&Request::question("Why?"), Call::default()).await?;
+//! let gateway = Gateway::to_rehearsal(Rehearsal::default(), GatewayOptions::default());
+//! let response = gateway.generate(&ModelRequest::question("Why?"), CallOptions::default()).await?;
 //! assert!(response.rehearsal);
 //! assert_eq!(gateway.ledger().totals().calls, 1);
 //! # Ok::<(), assize_llm::ModelError>(())
 //! # }).unwrap();
 //! ```
 //!
-//! Nothing here reads an environment variable or a file that it was not given.
+//! This crate reads no environment variables, and only the files that its caller names.
 
 mod cassette;
 mod catalog;
@@ -40,14 +40,14 @@ mod rehearsal;
 mod retry;
 mod wire;
 
-pub use cassette::{Asked, Cassette, CassetteError, Mode as CassetteMode};
+pub use cassette::{Cassette, CassetteError, CassetteFilter, CassetteMode};
 pub use catalog::{ModelFacts, PRICES_AS_OF, Retirement};
-pub use choice::{Pacers, Providers, Tape};
+pub use choice::{CassetteChoice, Providers, RateLimiters};
 pub use estimate::Estimate;
-pub use gateway::{Event, Gateway, Observer, Options};
+pub use gateway::{CallEvent, CallObserver, Gateway, GatewayOptions};
 pub use http::{HttpClient, probe};
 pub use local::{ServerFacts, discover, is_local_address};
-pub use pace::{Admitted, Left, Limits, Pace, Pacer};
+pub use pace::{CallPermit, RateLimit, RateLimiter, RateLimits, RemainingLimits};
 pub use provider::Endpoint;
-pub use rehearsal::{Recital, Rehearsal, Script};
+pub use rehearsal::{PreparedAnswer, PreparedAnswers, Rehearsal};
 pub use retry::RetryPolicy;

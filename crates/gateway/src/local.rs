@@ -1,8 +1,8 @@
-//! Model servers on the user's own machine or network: which addresses count as local, and what such a
-//! server says about its context window and its parallel slots.
+//! Model servers on the user's own machine or network: recognizes local addresses, and queries a server for its context
+//! window and its parallel slots.
 //!
-//! Recognised are Ollama (`/api/show`), llama.cpp (`/props` and `/v1/models`) and vLLM (`/v1/models`). A server
-//! that says nothing, or something else, is used with the defaults.
+//! Supported are Ollama (`/api/show`), llama.cpp (`/props` and `/v1/models`) and vLLM (`/v1/models`). The defaults
+//! apply to a server that reports nothing, or in another format.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use tracing::debug;
 use crate::http::{HttpClient, read_json};
 use crate::provider::Endpoint;
 
-/// Windows outside of this range are not believed.
+/// Plausible context windows in tokens; reported values outside of this range are ignored.
 const PLAUSIBLE_WINDOW: std::ops::RangeInclusive<u64> = 128..=100_000_000;
 
-/// More parallel slots than this are not believed.
+/// Maximum plausible number of parallel slots; larger reported values are ignored.
 const MAX_SLOTS: u64 = 1024;
 
-/// What a local server says about itself.
+/// Properties that a local server reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Tokens that one request may use, input and output together.
@@ -30,10 +30,9 @@ pub struct ServerFacts {
     pub slots: Option<usize>,
 }
 
-/// Asks a local server for its context window and its parallel slots.
+/// Queries a local server for its context window and its parallel slots.
 ///
-/// Questions that the server does not answer within `timeout` are skipped: the call itself reports a server
-/// that is not there.
+/// Queries that are not answered within `timeout` are skipped: the model call itself reports an unreachable server.
 pub async fn discover(client: &HttpClient, endpoint: &Endpoint, timeout: Duration) -> ServerFacts {
     let found = async {
         match endpoint.provider {
@@ -56,7 +55,7 @@ async fn discover_ollama(client: &HttpClient, endpoint: &Endpoint) -> ServerFact
     ServerFacts { context_window: shown.as_ref().and_then(ollama_window), slots }
 }
 
-/// The `num_ctx` of the Modelfile, or else the window the model was trained with.
+/// Context window from an Ollama reply: `num_ctx` of the Modelfile, else the window the model was trained with.
 fn ollama_window(shown: &Value) -> Option<u64> {
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let set = parameters.lines().find_map(|line| {
@@ -73,7 +72,7 @@ fn ollama_window(shown: &Value) -> Option<u64> {
 async fn discover_compatible(client: &HttpClient, endpoint: &Endpoint) -> ServerFacts {
     let base = &endpoint.base_url;
     let root = base.strip_suffix("/v1").unwrap_or(base);
-    // llama.cpp serves its own routes beside the compatible ones.
+    // llama.cpp serves its own routes besides the OpenAI-compatible ones.
     let props = answer(read_json(client, endpoint, &format!("{root}/props"), None).await);
     let facts = props.as_ref().map(llama_facts).unwrap_or_default();
     if facts.context_window.is_some() {
@@ -91,11 +90,11 @@ fn llama_facts(props: &Value) -> ServerFacts {
     ServerFacts { context_window: plausible(window), slots: slots.map(|slots| slots as usize) }
 }
 
-/// The window in a list of models: vLLM's `max_model_len`, or llama.cpp's `meta`.
+/// Context window from a list of models: vLLM's `max_model_len`, or llama.cpp's `meta`.
 fn listed_window(models: &Value, model: &str) -> Option<u64> {
     let listed = models.get("data")?.as_array()?;
     let named = listed.iter().find(|entry| entry.get("id").and_then(Value::as_str) == Some(model));
-    // A server of one model answers whatever the name.
+    // A server with only one model answers requests for any model name.
     let entry = named.or_else(|| listed.first().filter(|_| listed.len() == 1))?;
     let at = |path: &str| entry.pointer(path).and_then(Value::as_u64);
     plausible(
@@ -107,7 +106,7 @@ fn plausible(window: Option<u64>) -> Option<u64> {
     window.filter(|window| PLAUSIBLE_WINDOW.contains(window))
 }
 
-/// An answer, if there is one. A server without the route is an ordinary server.
+/// The reply, or `None` on an error: many servers do not have the route.
 fn answer(outcome: Result<Value, ModelError>) -> Option<Value> {
     outcome.inspect_err(|error| debug!(error = error.message(), "server facts not read")).ok()
 }
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn local_addresses_are_told_from_public_ones() {
+    fn local_addresses_are_distinguished_from_public_ones() {
         let addresses = "http://127.0.0.1:8080/v1 http://localhost:8080/v1 http://[::1]:8080/v1 \
             http://10.1.2.3/v1 http://172.16.0.9:8000 http://192.168.1.20:1234/v1 \
             http://169.254.3.4 http://100.100.1.1:8000 http://[fd12:3456::1]:8000/v1 \
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ollama_window_is_the_modelfiles_before_the_trained_one() {
+    fn ollama_window_prefers_num_ctx_over_the_trained_window() {
         let trained =
             json!({"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}});
         assert_eq!(ollama_window(&trained), Some(40_960));
@@ -220,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn window_is_read_from_a_list_of_models() {
+    fn context_window_is_read_from_a_list_of_models() {
         let vllm = json!({"data": [{"id": "a", "max_model_len": 2048}, {"id": "b", "max_model_len": 4096}]});
         assert_eq!(listed_window(&vllm, "b"), Some(4096));
-        assert_eq!(listed_window(&vllm, "c"), None, "two models, and neither is meant");
+        assert_eq!(listed_window(&vllm, "c"), None, "two models, and neither has this name");
         let llama = json!({"data": [{"id": "x.gguf", "meta": {"n_ctx_train": 8192}}]});
         assert_eq!(listed_window(&llama, "anything"), Some(8192));
         for strange in [

@@ -1,5 +1,5 @@
-//! Keeps the calls to one provider within its limits: how many at once, how many requests and
-//! tokens a minute, and what the provider's own headers say is left.
+//! Rate limiter for the calls to one provider: concurrency, requests and tokens per minute, and the remaining limits
+//! that the provider reports in its headers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,90 +14,90 @@ use tokio::time::{Instant, sleep_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The limits that the user has set.
+/// Limits from the user's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Limits {
+pub struct RateLimits {
     pub concurrency: usize,
     pub requests_per_minute: Option<u64>,
     pub tokens_per_minute: Option<u64>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { concurrency: 16, requests_per_minute: None, tokens_per_minute: None }
+impl Default for RateLimits {
+    fn default() -> RateLimits {
+        RateLimits { concurrency: 16, requests_per_minute: None, tokens_per_minute: None }
     }
 }
 
-/// What a provider says is left of its limits, and when that is renewed.
+/// Remaining requests and tokens that a provider reports, each with its reset time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingLimits {
     pub requests: Option<(u64, Instant)>,
     pub tokens: Option<(u64, Instant)>,
 }
 
-/// Lets calls to one provider through. A cluster shares one; a single process has a [`Pacer`].
+/// Rate limiter for one provider. A cluster shares one; a single process has a [`RateLimiter`].
 #[async_trait]
-pub trait Pace: Send + Sync + fmt::Debug {
-    /// Waits until a call of so many tokens may be sent, or says how long that would be if it is not
-    /// before `by`; the wait for a free slot does not count. `on_wait` is told of each wait that is due to a rate, once its length is known.
+pub trait RateLimit: Send + Sync + fmt::Debug {
+    /// Waits until a call with this many tokens may be sent. Fails with the necessary wait if that would end after
+    /// `by`; the wait for a free slot does not count. Calls `on_wait` before each wait for a rate limit.
     async fn admit(
         self: Arc<Self>,
         tokens: u64,
         by: Instant,
         on_wait: &(dyn Fn(Duration) + Send + Sync),
-    ) -> Result<Box<dyn Admitted>, Duration>;
+    ) -> Result<Box<dyn CallPermit>, Duration>;
 
-    /// Takes what the provider said is left as true until it is renewed; `own` is the tokens of the call that tells.
-    fn learn(&self, left: Left, own: u64);
+    /// Applies the remaining limits that a response reports, until their reset; `own` is the tokens of that call.
+    fn learn(&self, left: RemainingLimits, own: u64);
 
-    /// Holds every call back for a while: the provider asked for it.
+    /// Delays all calls, because the provider asked for it.
     fn cool_down(&self, wait: Duration);
 
-    /// Calls that may be under way at once.
+    /// Maximum number of concurrent calls.
     fn concurrency(&self) -> usize;
 }
 
-/// A call that was let through; dropping it makes room for another.
-pub trait Admitted: Send + Sync {
-    /// Corrects the number of tokens that the call was let through with.
+/// Permit for one call; dropping it frees its slot.
+pub trait CallPermit: Send + Sync {
+    /// Replaces the estimated number of tokens by the actual one.
     fn used(&self, tokens: u64);
 }
 
-/// Lets calls to one provider through one by one, in the order in which they came. All gateways to
-/// that provider share one.
+/// Rate limiter of one process for one provider. It admits calls in order of arrival; all gateways to the provider
+/// share one.
 #[derive(Debug)]
-pub struct Pacer {
-    limits: Limits,
+pub struct RateLimiter {
+    limits: RateLimits,
     slots: Arc<Semaphore>,
-    /// Held by the call at the head of the queue while it waits.
+    /// Locked by the call at the head of the queue while it waits.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was let through in the last minute: when, and with how many tokens.
+    /// Calls admitted in the last minute: time and tokens.
     window: VecDeque<(Instant, u64)>,
     next_ticket: u64,
     first_ticket: u64,
     in_flight: u64,
     in_flight_tokens: u64,
-    /// What the provider said is left, and when that is over.
+    /// Remaining requests and tokens that the provider reported, with their reset times.
     requests: Option<(u64, Instant)>,
     tokens: Option<(u64, Instant)>,
     cool_until: Option<Instant>,
 }
 
-/// A call that was let through.
+/// Permit for an admitted call.
 #[derive(Debug)]
 struct Permit {
-    pacer: Arc<Pacer>,
+    pacer: Arc<RateLimiter>,
     ticket: u64,
     tokens: u64,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
-impl Admitted for Permit {
+impl CallPermit for Permit {
     fn used(&self, tokens: u64) {
         let mut state = self.pacer.state.lock();
         if let Some(index) = self.ticket.checked_sub(state.first_ticket)
@@ -116,9 +116,9 @@ impl Drop for Permit {
     }
 }
 
-impl Pacer {
-    pub fn new(limits: Limits) -> Arc<Pacer> {
-        Arc::new(Pacer {
+impl RateLimiter {
+    pub fn new(limits: RateLimits) -> Arc<RateLimiter> {
+        Arc::new(RateLimiter {
             slots: Arc::new(Semaphore::new(limits.concurrency.max(1))),
             limits,
             turn: tokio::sync::Mutex::default(),
@@ -126,27 +126,27 @@ impl Pacer {
         })
     }
 
-    /// Counts a call that somebody else let through, whether there is room for it or not.
-    pub fn adopt(self: &Arc<Pacer>, tokens: u64) -> Box<dyn Admitted> {
+    /// Counts a call that another rate limiter admitted, even if it exceeds the limits.
+    pub fn adopt(self: &Arc<RateLimiter>, tokens: u64) -> Box<dyn CallPermit> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
-        let ticket = self.state.lock().let_through(Instant::now(), tokens, &self.limits);
+        let ticket = self.state.lock().record(Instant::now(), tokens, &self.limits);
         Box::new(Permit { pacer: Arc::clone(self), ticket, tokens, _slot: slot })
     }
 }
 
 #[async_trait]
-impl Pace for Pacer {
+impl RateLimit for RateLimiter {
     async fn admit(
         self: Arc<Self>,
         tokens: u64,
         by: Instant,
         on_wait: &(dyn Fn(Duration) + Send + Sync),
-    ) -> Result<Box<dyn Admitted>, Duration> {
+    ) -> Result<Box<dyn CallPermit>, Duration> {
         let permit = |slot: OwnedSemaphorePermit, ticket: u64| {
             let pacer = Arc::clone(&self);
             Box::new(Permit { pacer, ticket, tokens, _slot: Some(slot) })
         };
-        // The usual case: nobody is waiting and nothing stands in the way.
+        // Fast path: the queue is empty and the limits permit the call.
         if let Ok(_turn) = self.turn.try_lock()
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
             && let Some(ticket) = self.state.lock().admit_now(tokens, &self.limits)
@@ -159,7 +159,7 @@ impl Pace for Pacer {
             Ok(slot) => slot,
             Err(_) => unreachable!("the semaphore is never closed"),
         };
-        // Only waiting for a rate counts; the calls ahead in the queue have deadlines of their own.
+        // Only waiting for a rate limit counts; the time in the queue does not.
         let by = by + queued.elapsed();
         loop {
             let now = Instant::now();
@@ -173,14 +173,14 @@ impl Pace for Pacer {
                 _ => break,
             }
         }
-        let ticket = self.state.lock().let_through(Instant::now(), tokens, &self.limits);
+        let ticket = self.state.lock().record(Instant::now(), tokens, &self.limits);
         drop(turn);
         Ok(permit(slot, ticket))
     }
 
-    fn learn(&self, left: Left, own: u64) {
+    fn learn(&self, left: RemainingLimits, own: u64) {
         let mut state = self.state.lock();
-        // Other calls under way may not be counted in it yet, so they are taken off.
+        // The provider may not have counted the other calls in flight yet, so they are subtracted.
         let others = state.in_flight.saturating_sub(1);
         let other_tokens = state.in_flight_tokens.saturating_sub(own);
         if let Some((requests, reset)) = left.requests {
@@ -203,8 +203,8 @@ impl Pace for Pacer {
 }
 
 impl State {
-    /// When a call of so many tokens fits; `None` or a past moment means now.
-    fn ready_at(&mut self, now: Instant, tokens: u64, limits: &Limits) -> Option<Instant> {
+    /// When a call with this many tokens is permitted; `None` or a past time means now.
+    fn ready_at(&mut self, now: Instant, tokens: u64, limits: &RateLimits) -> Option<Instant> {
         while self.window.front().is_some_and(|(at, _)| *at + MINUTE <= now) {
             self.window.pop_front();
             self.first_ticket += 1;
@@ -225,20 +225,19 @@ impl State {
         .max()
     }
 
-    /// When enough of the last minute has passed for this call to fit the user's limits.
-    fn window_fits(&self, tokens: u64, limits: &Limits) -> Option<Instant> {
-        let by_requests = limits.requests_per_minute.and_then(|most| {
-            let over =
-                (self.window.len() as u64 + 1).checked_sub(most.max(1)).filter(|n| *n > 0)?;
+    /// When the user's limits per minute permit this call.
+    fn window_fits(&self, tokens: u64, limits: &RateLimits) -> Option<Instant> {
+        let by_requests = limits.requests_per_minute.and_then(|max| {
+            let over = (self.window.len() as u64 + 1).checked_sub(max.max(1)).filter(|n| *n > 0)?;
             self.window.get(over as usize - 1).map(|(at, _)| *at + MINUTE)
         });
-        let by_tokens = limits.tokens_per_minute.and_then(|most| {
+        let by_tokens = limits.tokens_per_minute.and_then(|max| {
             // A call larger than the whole limit fits only an empty window.
             let mut over = self
                 .window
                 .iter()
                 .fold(tokens, |sum, (_, t)| sum.saturating_add(*t))
-                .checked_sub(most)?;
+                .checked_sub(max)?;
             let mut until = None;
             for (at, spent) in &self.window {
                 if over == 0 {
@@ -252,14 +251,14 @@ impl State {
         by_requests.max(by_tokens)
     }
 
-    /// Lets a call through if it fits at this moment.
-    fn admit_now(&mut self, tokens: u64, limits: &Limits) -> Option<u64> {
+    /// Admits a call if the limits permit it now.
+    fn admit_now(&mut self, tokens: u64, limits: &RateLimits) -> Option<u64> {
         let now = Instant::now();
         let ready = self.ready_at(now, tokens, limits).is_none_or(|at| at <= now);
-        ready.then(|| self.let_through(now, tokens, limits))
+        ready.then(|| self.record(now, tokens, limits))
     }
 
-    fn let_through(&mut self, now: Instant, tokens: u64, limits: &Limits) -> u64 {
+    fn record(&mut self, now: Instant, tokens: u64, limits: &RateLimits) -> u64 {
         self.in_flight += 1;
         self.in_flight_tokens = self.in_flight_tokens.saturating_add(tokens);
         if let Some((left, _)) = &mut self.requests {
@@ -269,7 +268,7 @@ impl State {
             *left = left.saturating_sub(tokens);
         }
         let ticket = self.next_ticket;
-        // Without a limit nobody asks what the last minute saw.
+        // Without a limit per minute, the window is not needed.
         if limits.requests_per_minute.or(limits.tokens_per_minute).is_some() {
             self.window.push_back((now, tokens));
             self.next_ticket += 1;
@@ -288,16 +287,16 @@ mod tests {
 
     const QUIET: &(dyn Fn(Duration) + Send + Sync) = &|_| {};
 
-    fn pacer(requests: Option<u64>, tokens: Option<u64>) -> Arc<Pacer> {
-        Pacer::new(Limits {
+    fn pacer(requests: Option<u64>, tokens: Option<u64>) -> Arc<RateLimiter> {
+        RateLimiter::new(RateLimits {
             concurrency: 1000,
             requests_per_minute: requests,
             tokens_per_minute: tokens,
         })
     }
 
-    /// Sends `count` calls as fast as they are let through; the seconds at which each went.
-    async fn seconds(pacer: &Arc<Pacer>, count: usize, tokens: u64) -> Vec<u64> {
+    /// Sends `count` calls as fast as they are admitted; returns the second at which each was sent.
+    async fn seconds(pacer: &Arc<RateLimiter>, count: usize, tokens: u64) -> Vec<u64> {
         let start = Instant::now();
         let mut at = Vec::new();
         for _ in 0..count {
@@ -308,21 +307,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_minute_sees_more_requests_than_allowed() {
+    async fn requests_per_minute_are_limited() {
         let at = seconds(&pacer(Some(3), None), 8, 0).await;
         assert_eq!(at, [0, 0, 0, 60, 60, 60, 120, 120]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_minute_sees_more_tokens_than_allowed() {
+    async fn tokens_per_minute_are_limited() {
         let at = seconds(&pacer(None, Some(100)), 5, 40).await;
         assert_eq!(at, [0, 0, 60, 60, 120]);
         let huge = seconds(&pacer(None, Some(100)), 2, 500).await;
-        assert_eq!(huge, [0, 60], "a call larger than the limit still gets its turn");
+        assert_eq!(huge, [0, 60], "a call larger than the limit is admitted alone");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_call_really_used_replaces_the_guess() {
+    async fn actual_tokens_replace_the_estimate() {
         let pacer = pacer(None, Some(100));
         let permit = pacer.clone().admit(90, later(), QUIET).await.unwrap();
         permit.used(10);
@@ -332,8 +331,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_are_under_way_at_once() {
-        let pacer = Pacer::new(Limits { concurrency: 2, ..Limits::default() });
+    async fn concurrent_calls_are_limited() {
+        let pacer = RateLimiter::new(RateLimits { concurrency: 2, ..RateLimits::default() });
         let one = pacer.clone().admit(0, later(), QUIET).await.unwrap();
         let _two = pacer.clone().admit(0, later(), QUIET).await.unwrap();
         let third =
@@ -348,34 +347,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_provider_says_is_left_is_believed_until_it_is_renewed() {
+    async fn reported_remaining_limits_apply_until_their_reset() {
         let pacer = pacer(None, None);
         let soon = |seconds| Instant::now() + Duration::from_secs(seconds);
-        pacer.learn(Left { requests: Some((1, soon(20))), tokens: None }, 0);
+        pacer.learn(RemainingLimits { requests: Some((1, soon(20))), tokens: None }, 0);
         assert_eq!(seconds(&pacer, 3, 0).await, [0, 20, 20]);
-        pacer.learn(Left { requests: None, tokens: Some((50, soon(6))) }, 0);
+        pacer.learn(RemainingLimits { requests: None, tokens: Some((50, soon(6))) }, 0);
         assert_eq!(seconds(&pacer, 3, 30).await, [0, 6, 6]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_what_comes_too_late() {
+    async fn admit_fails_if_the_wait_would_exceed_the_deadline() {
         let pacer = pacer(None, None);
         pacer.cool_down(Duration::from_secs(900));
         let by = Instant::now() + Duration::from_secs(600);
-        let told = pacer.clone().admit(0, by, QUIET).await.map(drop).unwrap_err();
-        assert_eq!(told, Duration::from_secs(900));
+        let wait = pacer.clone().admit(0, by, QUIET).await.map(drop).unwrap_err();
+        assert_eq!(wait, Duration::from_secs(900));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cool_down_holds_everyone_back_and_tells_how_long() {
+    async fn cool_down_delays_all_calls_and_reports_the_wait() {
         let pacer = pacer(None, None);
         pacer.cool_down(Duration::from_secs(30));
         pacer.cool_down(Duration::from_secs(10));
-        let told = Mutex::new(Vec::new());
+        let waits = Mutex::new(Vec::new());
         let start = Instant::now();
-        let hear = |wait| told.lock().push(wait);
-        drop(pacer.clone().admit(0, later(), &hear).await.unwrap());
+        let on_wait = |wait| waits.lock().push(wait);
+        drop(pacer.clone().admit(0, later(), &on_wait).await.unwrap());
         assert_eq!(start.elapsed(), Duration::from_secs(30));
-        assert_eq!(*told.lock(), [Duration::from_secs(30)]);
+        assert_eq!(*waits.lock(), [Duration::from_secs(30)]);
     }
 }

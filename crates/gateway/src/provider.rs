@@ -1,25 +1,25 @@
-//! Endpoint of a provider: address, model and key of the requests.
+//! Endpoint of a provider: base URL, model and API key of the requests.
 
-use assize_config::{Provider, Secret};
+use assize_config::{ApiKey, Provider};
 
 use crate::local::is_local_address;
 
-/// Where and as what a provider is asked.
+/// Base URL, model and API key for requests to a provider.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub provider: Provider,
     pub model: String,
-    /// Without a slash at its end.
+    /// Base URL without a trailing slash.
     pub base_url: String,
-    pub key: Option<Secret>,
-    /// Where the key comes from, or should: named in the hint when the provider refuses it.
+    pub key: Option<ApiKey>,
+    /// Where the key comes from or should come from; the hint names it if the provider rejects the key.
     pub key_source: String,
-    /// The window that was set or that the server reported; overrides the catalog's.
+    /// Context window from the settings or from the server; overrides the catalog.
     pub context_window: Option<u64>,
 }
 
 impl Endpoint {
-    /// The provider's own address and default model, without a key.
+    /// Endpoint with the provider's default base URL and model, without a key.
     pub fn new(provider: Provider) -> Endpoint {
         Endpoint {
             provider,
@@ -31,14 +31,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether this may be a model server of the user's own: Ollama or an OpenAI-compatible server at a local
-    /// address.
+    /// Whether this may be the user's own model server: Ollama or an OpenAI-compatible server at a local address.
     pub fn is_local_server(&self) -> bool {
         matches!(self.provider, Provider::OpenAi | Provider::Ollama)
             && is_local_address(&self.base_url)
     }
 
-    /// Whether this is the provider itself, and not a proxy or a compatible server.
+    /// Whether this is the provider's own API, and not a proxy or a compatible server.
     pub fn is_official(&self) -> bool {
         self.base_url == self.provider.default_base_url()
     }
@@ -50,7 +49,7 @@ mod tests {
 
     #[test]
     fn debug_output_of_an_endpoint_hides_its_key() {
-        let key = Some(Secret::new("sk-ant-0123456789abcdef"));
+        let key = Some(ApiKey::new("sk-ant-0123456789abcdef"));
         let endpoint = Endpoint { key, ..Endpoint::new(Provider::Anthropic) };
         assert!(!format!("{endpoint:?}").contains("0123456789"));
     }

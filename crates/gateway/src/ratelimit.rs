@@ -1,24 +1,24 @@
-//! What providers say in their headers about how much is left.
+//! Reads the remaining rate limits from the headers of providers.
 //!
-//! Only *what is left* and *when it is renewed* is used: the limits themselves are per minute with
-//! one provider and per day with another, while these two mean the same everywhere.
+//! Only the *remaining amount* and the *reset time* are used, which have the same meaning for all providers. The limits
+//! themselves are per minute for one provider and per day for another.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
-use crate::pace::Left;
+use crate::pace::RemainingLimits;
 
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-pub(crate) fn read(headers: &HeaderMap) -> Left {
+pub(crate) fn read(headers: &HeaderMap) -> RemainingLimits {
     let now = SystemTime::now();
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let pair = |remaining: &str, reset: &str| {
         let left: u64 = header(remaining)?.trim().parse().ok()?;
-        // No limit that is worth waiting for is renewed later than this.
-        let wait = until(header(reset)?.trim(), now)?.min(LONGEST_WAIT);
+        // Calls never wait longer than this for a reset.
+        let wait = until(header(reset)?.trim(), now)?.min(MAX_WAIT);
         Some((left, Instant::now() + wait))
     };
     let of = |what: &str| {
@@ -29,11 +29,10 @@ pub(crate) fn read(headers: &HeaderMap) -> Left {
             })
     };
     let any = || pair("x-ratelimit-remaining", "x-ratelimit-reset");
-    Left { requests: of("requests").or_else(any), tokens: of("tokens") }
+    RemainingLimits { requests: of("requests").or_else(any), tokens: of("tokens") }
 }
 
-/// How long until a moment given as a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds
-/// since 1970.
+/// Time until a reset, which is a duration (`6m0s`, `12ms`), an RFC 3339 date, or milliseconds since 1970.
 fn until(text: &str, now: SystemTime) -> Option<Duration> {
     let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     if let Ok(ms) = text.parse::<u64>() {
@@ -45,7 +44,7 @@ fn until(text: &str, now: SystemTime) -> Option<Duration> {
     })
 }
 
-/// Durations as Go writes them: numbers with units, largest first.
+/// Parses a duration in the format of Go: numbers with units, largest first.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     let mut rest = text;
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_in_every_form_that_providers_use() {
+    fn reset_times_are_parsed_in_every_format() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_780_000); // 2025-08-21T12:40:00Z
         let wait = |text: &str| until(text, now).map(|wait| wait.as_millis());
         assert_eq!(wait("6m0s"), Some(360_000));
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_of_each_provider_are_known() {
+    fn rate_limit_headers_of_each_provider_are_read() {
         let read_from = |pairs: &[(&'static str, &'static str)]| {
             let headers: HeaderMap = pairs
                 .iter()
@@ -126,6 +125,10 @@ mod tests {
             ("x-ratelimit-remaining-tokens", "0"),
             ("x-ratelimit-reset-tokens", "9223372036854775807s"),
         ];
-        assert_eq!(read_from(&absurd), (None, Some(0)), "an absurd moment is cut to an hour");
+        assert_eq!(
+            read_from(&absurd),
+            (None, Some(0)),
+            "an absurd reset time is limited to an hour"
+        );
     }
 }

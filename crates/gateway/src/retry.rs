@@ -1,24 +1,24 @@
-//! When a call is sent again, and how long it waits until then.
+//! Retry policy: which failed calls are retried, and after which delay.
 
 use std::time::Duration;
 
 use assize_llm::ModelError;
 
-/// How failed calls are repeated.
+/// How failed calls are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often a call is sent again after it failed.
+    /// Maximum number of retries of a call.
     pub retries: u32,
-    /// The longest wait before the first repetition; it doubles with each further one.
+    /// Maximum delay before the first retry; it doubles with each further retry.
     pub base: Duration,
-    /// The longest wait of all, where the provider does not ask for a longer one.
+    /// Maximum delay, unless the provider asks for a longer one.
     pub cap: Duration,
-    /// How long one attempt may take; of a stream, how long it may be silent.
+    /// Timeout of one attempt; for a stream, maximum silence.
     pub attempt_timeout: Duration,
-    /// How long a local server may take to its first token: it may be slow to read a long prompt.
+    /// Timeout until the first token of a local server, which may take long to process a long prompt.
     pub local_start_timeout: Duration,
-    /// How long the whole call may take, attempts and repetitions together. The wait for a free slot does not
-    /// count, and an answer that is still coming in is not ended.
+    /// Time limit of the call with all its retries. Time in the queue for a free slot does not count, and an answer
+    /// that is still streaming is not cut off.
     pub deadline: Duration,
 }
 
@@ -36,11 +36,11 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait before attempt `attempt + 1`, or `None` if this failure is final.
+    /// Delay before attempt `attempt + 1`, or `None` if the call is not retried.
     ///
-    /// A provider that says how long to wait is obeyed. Otherwise the wait lies between half and all
-    /// of an exponentially growing bound, so that callers who failed together do not return
-    /// together; `jitter` is where in that range, from 0 to 1.
+    /// A delay that the provider asks for is respected. Otherwise the delay lies between half and all of an
+    /// exponentially growing bound, so that callers that failed together do not retry together; `jitter`, from 0 to
+    /// 1, is the position in that range.
     pub fn wait_after(&self, error: &ModelError, attempt: u32, jitter: f64) -> Option<Duration> {
         if !error.kind().is_retryable() || attempt > self.retries {
             return None;
@@ -48,11 +48,11 @@ impl RetryPolicy {
         let bound = self.base.saturating_mul(1 << (attempt - 1).min(16)).min(self.cap);
         let own = bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         Some(match error.retry_after {
-            // At most a tenth longer than asked, never sooner.
+            // At most a tenth longer than the provider asks, never shorter.
             Some(asked) if asked > own => {
                 asked + Duration::from_secs(1).min(asked / 10).mul_f64(jitter.clamp(0.0, 1.0))
             }
-            // A wait of nothing is no wait that would help.
+            // A requested delay of zero would not help, so the policy's own delay applies.
             _ => own,
         })
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_cap_and_then_stop() {
+    fn retry_delay_doubles_up_to_the_cap_until_retries_are_used_up() {
         let policy = RetryPolicy { retries: 9, ..RetryPolicy::default() };
         let error = ModelError::new(ErrorKind::Server, "x");
         let waits = |jitter: f64| -> Vec<u128> {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_names_a_wait_is_obeyed() {
+    fn retry_after_of_the_provider_is_respected() {
         let policy = RetryPolicy::default();
         let mut error = ModelError::new(ErrorKind::RateLimited, "x");
         error.retry_after = Some(Duration::from_secs(40));
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_get_better_is_not_repeated() {
+    fn only_transient_errors_are_retried() {
         use ErrorKind::*;
         let policy = RetryPolicy::default();
-        let repeated = |kind| policy.wait_after(&ModelError::new(kind, "x"), 1, 0.5).is_some();
+        let retried = |kind| policy.wait_after(&ModelError::new(kind, "x"), 1, 0.5).is_some();
         for kind in
             [Unreachable, Connection, Timeout, RateLimited, Overloaded, Server, Malformed, Empty]
         {
-            assert!(repeated(kind), "{kind:?}");
+            assert!(retried(kind), "{kind:?}");
         }
         for kind in [
             BadRequest,
@@ -113,7 +113,7 @@ mod tests {
             NotNoted,
             Internal,
         ] {
-            assert!(!repeated(kind), "{kind:?}");
+            assert!(!retried(kind), "{kind:?}");
         }
     }
 }

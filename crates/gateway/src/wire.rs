@@ -1,40 +1,40 @@
-//! One attempt at one call: the seam between the gateway, which decides, and what carries out.
+//! The [`Transport`] trait: transport for one attempt of a call, over HTTP or to the rehearsal model.
 
 use std::time::Duration;
 
-use assize_llm::{ModelError, Request};
+use assize_llm::{ModelError, ModelRequest};
 use async_trait::async_trait;
 
 use crate::catalog::ModelFacts;
-use crate::dialect::{Encoded, Manner, Reply};
-use crate::pace::Left;
+use crate::dialect::{EncodeOptions, EncodedRequest, ProviderReply};
+use crate::pace::RemainingLimits;
 
-/// Takes an answer piece by piece.
+/// Callback for the text pieces of a streamed answer.
 pub(crate) type OnText<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// Notes that an answer grows without text to show.
+/// Callback for progress of an answer without text to show.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn() + Send + Sync);
 
-/// Takes what a provider says is left of its limits, as soon as it says so.
-pub(crate) type Learn<'a> = &'a (dyn Fn(Left) + Send + Sync);
+/// Callback for the remaining rate limits that a provider reports in its headers.
+pub(crate) type OnRemaining<'a> = &'a (dyn Fn(RemainingLimits) + Send + Sync);
 
-/// The circumstances of one attempt.
+/// Callbacks and timeouts of one attempt.
 #[derive(Clone, Copy)]
-pub(crate) struct Sending<'a> {
-    /// Set where a stream was asked for.
+pub(crate) struct SendOptions<'a> {
+    /// Callback for text; set if the answer is streamed.
     pub(crate) on_text: Option<OnText<'a>>,
-    /// Called when a stream goes on without text: reasoning, or a part of a tool call.
+    /// Called when a stream makes progress without text: reasoning, or a part of a tool call.
     pub(crate) on_progress: OnProgress<'a>,
-    pub(crate) learn: Learn<'a>,
-    /// How long a stream may take to its first text or other progress.
+    pub(crate) learn: OnRemaining<'a>,
+    /// Timeout until the first text or other progress of a stream.
     pub(crate) start_timeout: Duration,
-    /// How long a stream may be silent from then on. What is not streamed is timed by whoever waits for it.
+    /// Maximum silence of a stream after that. For answers that are not streamed, the gateway sets the timeout.
     pub(crate) patience: Duration,
 }
 
-/// Carries requests to something that answers. It makes one attempt and never waits to make another.
+/// Transport to a model. It makes one attempt per call and never retries.
 #[async_trait]
-pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
+pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     fn provider(&self) -> &str;
 
     fn model(&self) -> &str;
@@ -45,13 +45,17 @@ pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// The request as it will be sent.
-    fn encode(&self, request: &Request, manner: Manner) -> Result<Encoded, ModelError>;
+    /// Encodes the request in the provider's wire format.
+    fn encode(
+        &self,
+        request: &ModelRequest,
+        manner: EncodeOptions,
+    ) -> Result<EncodedRequest, ModelError>;
 
     async fn send(
         &self,
-        encoded: &Encoded,
-        request: &Request,
-        sending: Sending<'_>,
-    ) -> Result<Reply, ModelError>;
+        encoded: &EncodedRequest,
+        request: &ModelRequest,
+        sending: SendOptions<'_>,
+    ) -> Result<ProviderReply, ModelError>;
 }

@@ -1,6 +1,6 @@
 """Runs `assize` against a real llama.cpp server with a context window of 2,048 tokens and two slots.
 
-Usage: llama.py ASSIZE. Run by `scripts/llama`, which installs what it imports.
+Usage: llama.py ASSIZE. Run by `scripts/llama`, which installs the dependencies.
 """
 
 import importlib.util
@@ -49,11 +49,11 @@ def main():
     }
 
     def assize(*arguments):
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             return call(*arguments)
         finally:
-            print(f"{time.monotonic() - begun:6.1f} s  assize {arguments[0]}", flush=True)
+            print(f"{time.monotonic() - started:6.1f} s  assize {arguments[0]}", flush=True)
 
     def call(*arguments):
         return subprocess.run(
@@ -66,14 +66,13 @@ def main():
             timeout=300,
         )
 
-    # The window and the slots are the server's own.
+    # `doctor` shows the server's context window and slots.
     doctor = assize("doctor")
     assert f"context window {WINDOW:,} tokens" in doctor.stdout, doctor.stdout + doctor.stderr
     assert "free (local)" in doctor.stdout, doctor.stdout
     assert f"{SLOTS} calls at once" in doctor.stdout, doctor.stdout
 
-    # An answer comes, for nothing.
-    # The server holds it to the schema.
+    # The answer is free, and the server enforces the schema.
     with open(os.path.join(folder.name, "greeting.json"), "w") as file:
         json.dump({"type": "object", "required": ["word"], "properties": {"word": {"enum": ["hello"]}}}, file)
     asked = assize("ask", "Say hello.", "--schema", "greeting.json", "--json")
@@ -82,24 +81,24 @@ def main():
     assert answer["answer"] == {"word": "hello"} and answer["usage"]["output"] > 0, answer
     assert (answer["cost_usd"], answer["cost_note"]) == (0, "local"), answer
 
-    # A prompt that cannot fit is not sent, and one that only the server can count is refused by it.
-    for words, said in [(6000, f"`smollm2` has {WINDOW}"), (2500, "exceeds the available context size")]:
+    # A prompt that cannot fit is not sent; the server itself rejects a prompt that is only slightly too long.
+    for words, expected in [(6000, f"`smollm2` has {WINDOW}"), (2500, "exceeds the available context size")]:
         long = assize("ask", "word " * words)
         assert long.returncode == 2, (long.returncode, long.stderr)
-        assert said in long.stderr, long.stderr
+        assert expected in long.stderr, long.stderr
         assert f"the window has {WINDOW} tokens" in long.stderr, long.stderr
         assert "`openai.context_window`" in long.stderr, long.stderr
 
-    # The prompts of the code loop fit. A model of this size writes no program that works.
+    # The prompts of the code loop fit the window. A model of this size does not write a working program.
     environment["ASSIZE_MAX_OUTPUT_TOKENS"] = "8"
     run = assize("run", "Print the sum of the numbers from 1 to 10.", "--max-attempts", "1")
     assert run.returncode in (0, 1), (run.returncode, run.stderr)
     assert "context" not in run.stderr and "(local)" in run.stderr, run.stderr
 
-    print("llama.cpp: window, slots, cost and overflow as they should be")
+    print("llama.cpp: window, slots, cost and overflow are correct")
     del server
 
 
 main()
-# The server's threads have no end of their own.
+# The server's threads do not end by themselves.
 os._exit(0)

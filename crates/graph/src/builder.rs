@@ -1,4 +1,4 @@
-//! Graphs as they are written down.
+//! Definition of a graph: [`GraphBuilder`] and the compiled [`Graph`].
 
 use std::fmt;
 use std::future::Future;
@@ -14,19 +14,19 @@ use crate::context::Context;
 use crate::error::NodeError;
 use crate::{State, mermaid};
 
-/// Where a run ends, as the target of an edge.
+/// Target of an edge that ends the run.
 pub const END: &str = "END";
 
-pub(crate) type Updates<S> = Result<Vec<<S as State>::Update>, NodeError>;
-type Body<S> = Arc<dyn Fn(Context<S>) -> BoxFuture<'static, Updates<S>> + Send + Sync>;
+pub(crate) type NodeResult<S> = Result<Vec<<S as State>::Update>, NodeError>;
+type Body<S> = Arc<dyn Fn(Context<S>) -> BoxFuture<'static, NodeResult<S>> + Send + Sync>;
 type Choose<S> = Arc<dyn Fn(&S, Option<&<S as State>::Item>) -> &'static str + Send + Sync>;
 type Branches<S> = Arc<dyn Fn(&S) -> FanOut<<S as State>::Item> + Send + Sync>;
 
-/// A graph that was checked and can be run, as often as wanted.
+/// A validated graph; can be run any number of times.
 pub struct Graph<S: State> {
     pub(crate) name: &'static str,
     pub(crate) start: &'static str,
-    pub(crate) nodes: Arc<[Node<S>]>,
+    pub(crate) nodes: Arc<[GraphNode<S>]>,
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -48,7 +48,7 @@ impl<S: State> Graph<S> {
         GraphBuilder { name, start: None, nodes: Vec::new(), exits: Vec::new() }
     }
 
-    /// The graph as a Mermaid flowchart.
+    /// Renders the graph as a Mermaid flowchart.
     pub fn mermaid(&self) -> String {
         mermaid::draw(&self.outline())
     }
@@ -62,7 +62,7 @@ impl<S: State> Graph<S> {
     }
 }
 
-fn outline<S: State>(name: &'static str, start: &'static str, nodes: &[Node<S>]) -> Outline {
+fn outline<S: State>(name: &'static str, start: &'static str, nodes: &[GraphNode<S>]) -> Outline {
     let nodes = nodes
         .iter()
         .map(|node| OutlineNode {
@@ -75,15 +75,15 @@ fn outline<S: State>(name: &'static str, start: &'static str, nodes: &[Node<S>])
 }
 
 impl Outline {
-    /// Tells graphs of another shape apart.
+    /// Identifies the shape of the graph.
     fn fingerprint(&self) -> Fingerprint {
-        // Plain data: it can always be written.
+        // Plain data: serialization cannot fail.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Fingerprint::of(text)
     }
 }
 
-/// The shape of a graph, without what its nodes do.
+/// The shape of a graph, without its node bodies.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outline {
     pub(crate) name: &'static str,
@@ -95,7 +95,7 @@ pub(crate) struct Outline {
 pub(crate) struct OutlineNode {
     pub(crate) name: &'static str,
     pub(crate) exit: OutlineExit,
-    /// The graph within this node.
+    /// Outline of the subgraph that this node runs.
     pub(crate) inner: Option<Arc<Outline>>,
 }
 
@@ -103,33 +103,33 @@ pub(crate) struct OutlineNode {
 pub(crate) enum OutlineExit {
     Edge(&'static str),
     Route(Vec<&'static str>),
-    /// Any number of branches to any of these.
+    /// Any number of branches, each starting at one of `to`.
     FanOut {
         to: Vec<&'static str>,
         join: &'static str,
     },
 }
 
-pub(crate) struct Node<S: State> {
+pub(crate) struct GraphNode<S: State> {
     pub(crate) name: &'static str,
     pub(crate) body: Body<S>,
     pub(crate) inner: Option<Arc<Outline>>,
-    pub(crate) exit: Exit<S>,
+    pub(crate) exit: NodeExit<S>,
 }
 
-/// What follows a node.
-pub(crate) enum Exit<S: State> {
+/// How control leaves a node.
+pub(crate) enum NodeExit<S: State> {
     Edge(&'static str),
     Route { to: Vec<&'static str>, choose: Choose<S> },
     FanOut { to: Vec<&'static str>, join: &'static str, send: Branches<S> },
 }
 
-impl<S: State> Exit<S> {
+impl<S: State> NodeExit<S> {
     pub(crate) fn outline(&self) -> OutlineExit {
         match self {
-            Exit::Edge(to) => OutlineExit::Edge(to),
-            Exit::Route { to, .. } => OutlineExit::Route(to.clone()),
-            Exit::FanOut { to, join, .. } => OutlineExit::FanOut { to: to.clone(), join },
+            NodeExit::Edge(to) => OutlineExit::Edge(to),
+            NodeExit::Route { to, .. } => OutlineExit::Route(to.clone()),
+            NodeExit::FanOut { to, join, .. } => OutlineExit::FanOut { to: to.clone(), join },
         }
     }
 }
@@ -142,7 +142,7 @@ pub struct FanOut<I> {
 }
 
 impl<I> FanOut<I> {
-    /// Lets at most so many branches run at a time, the first ones first. The result is the same.
+    /// Runs at most `most` branches at a time, starting them in order. Does not change the result.
     pub fn at_once(mut self, most: usize) -> FanOut<I> {
         self.at_once = most.max(1);
         self
@@ -161,8 +161,7 @@ impl<I, const N: usize> From<[Branch<I>; N]> for FanOut<I> {
     }
 }
 
-/// One branch of a fan-out: where it begins, its label in the keys of its effects, and what its
-/// nodes are given.
+/// One branch of a fan-out: its first node, its label in effect keys, and the item its nodes receive.
 #[derive(Debug)]
 pub struct Branch<I> {
     pub(crate) node: &'static str,
@@ -176,15 +175,15 @@ impl<I> Branch<I> {
     }
 }
 
-/// A graph that is being written down.
+/// Builder of a [`Graph`].
 pub struct GraphBuilder<S: State> {
     pub(crate) name: &'static str,
     pub(crate) start: Option<&'static str>,
-    nodes: Vec<Draft<S>>,
-    exits: Vec<(&'static str, Exit<S>)>,
+    nodes: Vec<UnlinkedNode<S>>,
+    exits: Vec<(&'static str, NodeExit<S>)>,
 }
 
-struct Draft<S: State> {
+struct UnlinkedNode<S: State> {
     name: &'static str,
     body: Body<S>,
     inner: Option<Arc<Outline>>,
@@ -201,20 +200,21 @@ impl<S: State> GraphBuilder<S> {
     pub fn node<F, Fut>(mut self, name: &'static str, body: F) -> Self
     where
         F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Updates<S>> + Send + 'static,
+        Fut: Future<Output = NodeResult<S>> + Send + 'static,
     {
         let body: Body<S> = Arc::new(move |context| body(context).boxed());
-        self.nodes.push(Draft { name, body, inner: None });
+        self.nodes.push(UnlinkedNode { name, body, inner: None });
         self
     }
 
-    /// Adds a node that has another graph carried out elsewhere, such as in another process. What it does
-    /// is its own matter; the graph is what it looks like.
+    /// Adds a node that runs another graph outside this engine, for example in another process.
+    ///
+    /// `body` does all the work; `graph` only describes it in the outline and the fingerprint.
     #[must_use]
     pub fn elsewhere<I: State, F, Fut>(self, name: &'static str, graph: &Graph<I>, body: F) -> Self
     where
         F: Fn(Context<S>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Updates<S>> + Send + 'static,
+        Fut: Future<Output = NodeResult<S>> + Send + 'static,
     {
         let mut builder = self.node(name, body);
         if let Some(node) = builder.nodes.last_mut() {
@@ -223,8 +223,10 @@ impl<S: State> GraphBuilder<S> {
         builder
     }
 
-    /// Adds a node that is a graph of its own: `enter` makes its state, `leave` makes updates of
-    /// what it came to. Its effects are keyed within the branch that the node is in.
+    /// Adds a node that runs another graph: `enter` makes its initial state, `leave` turns its final state into
+    /// updates.
+    ///
+    /// The effects of the subgraph are keyed in the scope of the branch that contains the node.
     pub fn subgraph<I: State>(
         mut self,
         name: &'static str,
@@ -242,33 +244,33 @@ impl<S: State> GraphBuilder<S> {
             }
             .boxed()
         });
-        self.nodes.push(Draft { name, body, inner });
+        self.nodes.push(UnlinkedNode { name, body, inner });
         self
     }
 
-    /// Where a run begins.
+    /// Sets the first node of a run.
     pub fn start(mut self, node: &'static str) -> Self {
         self.start = Some(node);
         self
     }
 
-    /// After `from` comes `to`, which may be [`END`].
+    /// Continues with `to` after `from`; `to` may be [`END`].
     pub fn edge(self, from: &'static str, to: &'static str) -> Self {
-        self.exit(from, Exit::Edge(to))
+        self.exit(from, NodeExit::Edge(to))
     }
 
-    /// After `from` comes one of `to`, as `choose` says.
+    /// Continues with one of `to` after `from`; `choose` selects it.
     pub fn route<const N: usize>(
         self,
         from: &'static str,
         to: [&'static str; N],
         choose: impl Fn(&S, Option<&S::Item>) -> &'static str + Send + Sync + 'static,
     ) -> Self {
-        self.exit(from, Exit::Route { to: to.to_vec(), choose: Arc::new(choose) })
+        self.exit(from, NodeExit::Route { to: to.to_vec(), choose: Arc::new(choose) })
     }
 
-    /// After `from` come the branches that `send` makes, side by side, each with an item of its
-    /// own, until all of them have arrived at `join`. If there are none, `join` comes at once.
+    /// Runs the branches returned by `send` in parallel after `from`, each with its own item, and continues with `join`
+    /// once all of them have arrived there. Without branches, `join` follows at once.
     pub fn fan_out<const N: usize>(
         self,
         from: &'static str,
@@ -276,26 +278,26 @@ impl<S: State> GraphBuilder<S> {
         join: &'static str,
         send: impl Fn(&S) -> FanOut<S::Item> + Send + Sync + 'static,
     ) -> Self {
-        self.exit(from, Exit::FanOut { to: to.to_vec(), join, send: Arc::new(send) })
+        self.exit(from, NodeExit::FanOut { to: to.to_vec(), join, send: Arc::new(send) })
     }
 
-    fn exit(mut self, from: &'static str, exit: Exit<S>) -> Self {
+    fn exit(mut self, from: &'static str, exit: NodeExit<S>) -> Self {
         self.exits.push((from, exit));
         self
     }
 
-    /// Checks the graph and makes it ready to run.
+    /// Validates the graph and makes it ready to run.
     pub fn compile(self) -> Result<Graph<S>, InvalidGraph> {
         let names: Vec<&'static str> = self.nodes.iter().map(|node| node.name).collect();
         let exits: Vec<_> = self.exits.iter().map(|(from, exit)| (*from, exit.outline())).collect();
         let start = check::check(self.name, self.start, &names, &exits)?;
         let mut exits = self.exits;
         let mut nodes = Vec::new();
-        for Draft { name, body, inner } in self.nodes {
-            // The check has seen to it that every node has one.
+        for UnlinkedNode { name, body, inner } in self.nodes {
+            // `check` has made sure that every node has an exit.
             let Some(at) = exits.iter().position(|(from, _)| *from == name) else { continue };
             let exit = exits.swap_remove(at).1;
-            nodes.push(Node { name, body, inner, exit });
+            nodes.push(GraphNode { name, body, inner, exit });
         }
         let fingerprint = outline(self.name, start, &nodes).fingerprint();
         Ok(Graph { name: self.name, start, nodes: nodes.into(), fingerprint })

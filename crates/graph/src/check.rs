@@ -1,22 +1,22 @@
-//! What must be true of a graph before it may run.
+//! Validation of a graph's shape before it may run.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use crate::builder::{END, OutlineExit};
 
-/// A graph that cannot run, and everything that is wrong with it.
+/// Error for an invalid graph, with all problems found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidGraph {
     pub graph: &'static str,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<GraphProblem>,
 }
 
 impl std::error::Error for InvalidGraph {}
 
 impl fmt::Display for InvalidGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the graph `{}` cannot run: ", self.graph)?;
+        write!(f, "graph `{}` is invalid: ", self.graph)?;
         for (index, problem) in self.problems.iter().enumerate() {
             write!(f, "{}{problem}", if index > 0 { "; " } else { "" })?;
         }
@@ -24,58 +24,58 @@ impl fmt::Display for InvalidGraph {
     }
 }
 
-/// Something wrong with a graph.
+/// One problem in a graph's shape.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Problem {
+pub enum GraphProblem {
     #[error(
-        "`{node}` cannot be the name of a node: use letters, digits, `_` and `-`, and not `END`"
+        "invalid node name `{node}`: use at most {MAX_NAME} letters, digits, `_` and `-`, and not `END`"
     )]
     BadName { node: &'static str },
-    #[error("there are two nodes `{node}`")]
+    #[error("duplicate node `{node}`")]
     DuplicateNode { node: &'static str },
-    #[error("no node is the start")]
+    #[error("missing start node")]
     NoStart,
-    #[error("the start is `{node}`, and there is no such node")]
+    #[error("unknown start node `{node}`")]
     UnknownStart { node: &'static str },
-    #[error("`{from}` leads to `{to}`, and there is no such node")]
+    #[error("`{from}` leads to unknown node `{to}`")]
     UnknownTarget { from: &'static str, to: &'static str },
-    #[error("something follows `{node}`, and there is no such node")]
+    #[error("exit of unknown node `{node}`")]
     UnknownSource { node: &'static str },
-    #[error("nothing follows `{node}`: give it an edge, to `END` if the run ends there")]
+    #[error("`{node}` has no exit: add an edge, to `END` if the run ends there")]
     NoExit { node: &'static str },
-    #[error("what follows `{node}` is said twice")]
+    #[error("`{node}` has more than one exit")]
     SecondExit { node: &'static str },
-    #[error("`{node}` leads to one of no targets")]
+    #[error("`{node}` has a route or fan-out without targets")]
     NoTargets { node: &'static str },
-    #[error("`{node}` is never reached")]
+    #[error("`{node}` is unreachable from the start")]
     Unreachable { node: &'static str },
-    #[error("`{node}` never comes to an end")]
+    #[error("`END` is unreachable from `{node}`")]
     Endless { node: &'static str },
-    #[error(
-        "`{node}` ends the run within a branch of `{fork}`: lead it to `{join}`, where they join"
-    )]
+    #[error("`{node}` ends the run inside a branch of `{fork}`: lead it to the join `{join}`")]
     EndInBranch { node: &'static str, fork: &'static str, join: &'static str },
     #[error(
-        "`{node}` leads out of a branch of `{fork}` to `{to}`: the branches must first join at \
-         `{join}`"
+        "`{node}` leaves a branch of `{fork}` for `{to}`: the branches must join at `{join}` first"
     )]
     LeavesBranch { node: &'static str, fork: &'static str, join: &'static str, to: &'static str },
-    #[error("a branch of `{fork}` begins at `{join}`, where they join")]
+    #[error("a branch of `{fork}` starts at its own join `{join}`")]
     BranchIsJoin { fork: &'static str, join: &'static str },
-    #[error("a branch of `{fork}` leads to `{fork}` again before it joins")]
+    #[error("a branch of `{fork}` leads back to `{fork}` before joining")]
     ForkInItself { fork: &'static str },
 }
 
+/// Maximum length of a node name in bytes.
+const MAX_NAME: usize = 60;
+
 type Exits<'a> = HashMap<&'static str, &'a OutlineExit>;
 
-/// Checks the shape of a graph, and says where it starts.
+/// Validates the shape of a graph and returns its start node.
 pub(crate) fn check(
     graph: &'static str,
     start: Option<&'static str>,
     nodes: &[&'static str],
     exits: &[(&'static str, OutlineExit)],
 ) -> Result<&'static str, InvalidGraph> {
-    let invalid = |problems: BTreeSet<Problem>| InvalidGraph {
+    let invalid = |problems: BTreeSet<GraphProblem>| InvalidGraph {
         graph,
         problems: problems.into_iter().collect(),
     };
@@ -89,60 +89,60 @@ pub(crate) fn check(
     let ending = ending(&exits);
     for node in nodes.iter().copied() {
         if !reached.contains(node) {
-            problems.insert(Problem::Unreachable { node });
+            problems.insert(GraphProblem::Unreachable { node });
         } else if !ending.contains(node) {
-            problems.insert(Problem::Endless { node });
+            problems.insert(GraphProblem::Endless { node });
         }
     }
     if problems.is_empty() { Ok(start) } else { Err(invalid(problems)) }
 }
 
-/// Everything is named, once, and exists.
+/// Checks that every name is valid, unique and defined.
 fn names(
     start: Option<&'static str>,
     nodes: &[&'static str],
     exits: &[(&'static str, OutlineExit)],
-) -> BTreeSet<Problem> {
+) -> BTreeSet<GraphProblem> {
     let mut problems = BTreeSet::new();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let mut known = HashSet::new();
     for node in nodes.iter().copied() {
-        if node.is_empty() || node.len() > 60 || !node.chars().all(plain) || node == END {
-            problems.insert(Problem::BadName { node });
+        if node.is_empty() || node.len() > MAX_NAME || !node.chars().all(plain) || node == END {
+            problems.insert(GraphProblem::BadName { node });
         }
         if !known.insert(node) {
-            problems.insert(Problem::DuplicateNode { node });
+            problems.insert(GraphProblem::DuplicateNode { node });
         }
     }
     match start {
         None => {
-            problems.insert(Problem::NoStart);
+            problems.insert(GraphProblem::NoStart);
         }
         Some(node) if !known.contains(node) => {
-            problems.insert(Problem::UnknownStart { node });
+            problems.insert(GraphProblem::UnknownStart { node });
         }
         Some(_) => {}
     }
     let mut leaving = HashSet::new();
     for (from, exit) in exits {
         if !known.contains(from) {
-            problems.insert(Problem::UnknownSource { node: from });
+            problems.insert(GraphProblem::UnknownSource { node: from });
         }
         if !leaving.insert(*from) {
-            problems.insert(Problem::SecondExit { node: from });
+            problems.insert(GraphProblem::SecondExit { node: from });
         }
         if exit.targets().is_empty() {
-            problems.insert(Problem::NoTargets { node: from });
+            problems.insert(GraphProblem::NoTargets { node: from });
         }
         let may_end = matches!(exit, OutlineExit::Edge(_) | OutlineExit::Route(_));
         for to in exit.targets().iter().chain(exit.join().iter()) {
             if !(known.contains(to) || may_end && *to == END) {
-                problems.insert(Problem::UnknownTarget { from, to });
+                problems.insert(GraphProblem::UnknownTarget { from, to });
             }
         }
     }
     for node in nodes.iter().copied().filter(|node| !leaving.contains(node)) {
-        problems.insert(Problem::NoExit { node });
+        problems.insert(GraphProblem::NoExit { node });
     }
     problems
 }
@@ -163,15 +163,15 @@ impl OutlineExit {
     }
 }
 
-/// Walks every way through the graph, with the forks whose branches it is in.
+/// Walks every path through the graph and tracks the forks it is inside of.
 struct Walk<'a> {
     exits: &'a Exits<'a>,
     seen: HashSet<(&'static str, Vec<(&'static str, &'static str)>)>,
-    problems: BTreeSet<Problem>,
+    problems: BTreeSet<GraphProblem>,
 }
 
 impl Walk<'_> {
-    /// `forks` are the forks and joins around this node, the outermost first.
+    /// `forks` lists the (fork, join) pairs around `node`, the outermost first.
     fn visit(&mut self, node: &'static str, forks: &[(&'static str, &'static str)]) {
         if !self.seen.insert((node, forks.to_vec())) {
             return;
@@ -181,18 +181,18 @@ impl Walk<'_> {
             return exit.targets().iter().for_each(|to| self.follow(node, to, forks));
         };
         if forks.iter().any(|(fork, _)| *fork == node) {
-            self.problems.insert(Problem::ForkInItself { fork: node });
+            self.problems.insert(GraphProblem::ForkInItself { fork: node });
             return;
         }
         let within: Vec<_> = forks.iter().copied().chain([(node, join)]).collect();
         for to in exit.targets() {
             if *to == join {
-                self.problems.insert(Problem::BranchIsJoin { fork: node, join });
+                self.problems.insert(GraphProblem::BranchIsJoin { fork: node, join });
             } else {
                 self.follow(node, to, &within);
             }
         }
-        // With no branches at all the join comes next.
+        // Without branches, the join follows at once.
         self.follow(node, join, forks);
     }
 
@@ -205,10 +205,10 @@ impl Walk<'_> {
         match forks.split_last() {
             Some(((_, join), around)) if to == *join => self.visit(to, around),
             Some(((fork, join), _)) if to == END => {
-                self.problems.insert(Problem::EndInBranch { node, fork, join });
+                self.problems.insert(GraphProblem::EndInBranch { node, fork, join });
             }
             Some(((fork, join), around)) if around.iter().any(|(_, outer)| *outer == to) => {
-                self.problems.insert(Problem::LeavesBranch { node, fork, join, to });
+                self.problems.insert(GraphProblem::LeavesBranch { node, fork, join, to });
             }
             _ if to == END => {}
             _ => self.visit(to, forks),
@@ -216,7 +216,7 @@ impl Walk<'_> {
     }
 }
 
-/// The nodes from which the end can be reached.
+/// Nodes from which `END` can be reached.
 fn ending(exits: &Exits<'_>) -> HashSet<&'static str> {
     let mut ending = HashSet::from([END]);
     loop {

@@ -1,4 +1,4 @@
-//! What a node works with: the state it may see, and the only way to touch the world.
+//! Context of a node: the state it sees, and effects, the only way to cause side effects.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -11,20 +11,20 @@ use serde::de::DeserializeOwned;
 
 use crate::State;
 use crate::error::{EffectError, RunError};
-use crate::journal::{Appended, Event, Journal, JournalError, Outcome, Record};
-use crate::key::{BadKey, Key, Scope, Visit};
+use crate::journal::{Appended, EffectOutcome, EffectRecord, GraphEvent, Journal, JournalError};
+use crate::key::{EffectKey, InvalidEffectKey, KeyScope, Visit};
 use crate::options::{EffectStage, RunOptions, Signal};
 
-/// What all tasks of a run share.
-pub(crate) struct Run {
+/// Run state shared by all tasks: options and used effect keys.
+pub(crate) struct RunContext {
     pub(crate) options: RunOptions,
-    /// The keys of all effects so far.
-    used: Mutex<HashSet<Key>>,
+    /// Keys of all effects started so far.
+    used: Mutex<HashSet<EffectKey>>,
 }
 
-impl Run {
-    pub(crate) fn new(options: RunOptions) -> Run {
-        Run { options, used: Mutex::default() }
+impl RunContext {
+    pub(crate) fn new(options: RunOptions) -> RunContext {
+        RunContext { options, used: Mutex::default() }
     }
 
     pub(crate) fn journal(&self) -> Option<&dyn Journal> {
@@ -37,13 +37,13 @@ impl Run {
         }
     }
 
-    /// Whether anyone hears of events, now or later.
-    fn is_heard(&self) -> bool {
+    /// Whether a journal or an observer receives events.
+    fn has_listeners(&self) -> bool {
         self.options.journal.is_some() || self.options.observer.is_some()
     }
 
-    /// Claims a key, which is for one effect.
-    pub(crate) fn take(&self, key: &Key) -> Result<(), RunError> {
+    /// Reserves a key, which only one effect of a run may use.
+    pub(crate) fn take(&self, key: &EffectKey) -> Result<(), RunError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         match used.insert(key.clone()) {
             true => Ok(()),
@@ -51,23 +51,22 @@ impl Run {
         }
     }
 
-    /// Writes a record with the events of its step; the record that counts comes back, unless it
-    /// is this one.
+    /// Appends a record with the events of its step. Returns the existing record if the key already has one.
     pub(crate) async fn append(
         &self,
-        record: Record,
-        events: Vec<Event>,
-    ) -> Result<Option<Record>, RunError> {
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Option<EffectRecord>, RunError> {
         let Some(journal) = self.journal() else {
             events.iter().for_each(|event| self.signal(&Signal::Event { id: None, event }));
             return Ok(None);
         };
-        // Nobody needs a copy to look at if nobody looks.
-        let watched = if self.options.observer.is_some() { events.clone() } else { Vec::new() };
+        // `append` consumes the events; the observer needs a copy.
+        let observed = if self.options.observer.is_some() { events.clone() } else { Vec::new() };
         match journal.append(record, events).await? {
             Appended::Existing(existing) => Ok(Some(existing)),
             Appended::Recorded { event_ids } => {
-                for (event, id) in watched.iter().zip(event_ids) {
+                for (event, id) in observed.iter().zip(event_ids) {
                     self.signal(&Signal::Event { id: Some(id), event });
                 }
                 Ok(None)
@@ -76,31 +75,30 @@ impl Run {
     }
 }
 
-/// What a node is given.
+/// Argument of a node's body.
 ///
-/// The state is what the node's causal ancestors wrote and nothing else. Whatever is not computed
-/// from it goes through [`Context::effect`], so that a node that is run again comes to the same
-/// result.
+/// The state contains the updates of the node's causal ancestors and nothing else. Everything that is not computed
+/// from the state goes through [`Context::effect`], so that a node executed again returns the same updates.
 pub struct Context<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
-    pub(crate) run: Arc<Run>,
-    pub(crate) scope: Scope,
-    /// Where visits are recorded, and the name of this one.
-    pub(crate) place: Scope,
+    pub(crate) run: Arc<RunContext>,
+    pub(crate) scope: KeyScope,
+    /// Scope in which visits are recorded. It differs from `scope` inside a subgraph.
+    pub(crate) place: KeyScope,
     pub(crate) visit: Visit,
-    /// How many tasks have led here, this one included.
+    /// Number of nodes on the path to here, including this one.
     pub(crate) steps: u32,
     pub(crate) halt: Cancel,
-    told: Told,
+    pending: PendingEvents,
 }
 
-/// Events that wait for the record of their step.
+/// Events emitted by a node and not yet recorded.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<Event>>>);
+pub(crate) struct PendingEvents(Arc<Mutex<Vec<GraphEvent>>>);
 
-impl Told {
-    pub(crate) fn take(&self) -> Vec<Event> {
+impl PendingEvents {
+    pub(crate) fn take(&self) -> Vec<GraphEvent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -116,7 +114,7 @@ impl<S: State> Clone for Context<S> {
             visit: self.visit,
             steps: self.steps,
             halt: self.halt.clone(),
-            told: self.told.clone(),
+            pending: self.pending.clone(),
         }
     }
 }
@@ -130,57 +128,56 @@ impl<S: State> std::fmt::Debug for Context<S> {
 impl<S: State> Context<S> {
     pub(crate) fn new(
         seen: (Arc<S>, Option<Arc<S::Item>>),
-        run: Arc<Run>,
-        (scope, place, visit): (Scope, Scope, Visit),
+        run: Arc<RunContext>,
+        (scope, place, visit): (KeyScope, KeyScope, Visit),
         steps: u32,
         halt: Cancel,
     ) -> Context<S> {
-        let (state, item) = seen;
-        Context { state, item, run, scope, place, visit, steps, halt, told: Told::default() }
+        let ((state, item), pending) = (seen, PendingEvents::default());
+        Context { state, item, run, scope, place, visit, steps, halt, pending }
     }
 
     pub fn state(&self) -> &S {
         &self.state
     }
 
-    /// What the fan-out that led here handed to this branch.
+    /// The item that the fan-out passed to this branch.
     pub fn item(&self) -> Option<&S::Item> {
         self.item.as_deref()
     }
 
-    /// The name of an effect of this branch in the whole run.
-    pub fn key(&self, name: &str) -> Result<Key, BadKey> {
+    /// Returns the run-wide key of an effect of this branch.
+    pub fn key(&self, name: &str) -> Result<EffectKey, InvalidEffectKey> {
         self.scope.key(name)
     }
 
-    /// To be handed to whatever the node waits for.
+    /// Cancellation of the run, to pass on to everything the node awaits.
     pub fn cancel(&self) -> &Cancel {
         &self.run.options.cancel
     }
 
-    /// Tells of something. It is written when the next effect is begun in this node, or when the node is done; a run that
-    /// is taken up again tells nothing twice.
-    pub fn emit(&self, event: impl Into<Event>) {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.into());
+    /// Emits an event. It is written when this node starts its next effect or returns; a resumed run does not emit it
+    /// twice.
+    pub fn emit(&self, event: impl Into<GraphEvent>) {
+        self.pending.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.into());
     }
 
-    /// What is told and not written yet; see [`Context::emit`].
-    pub(crate) fn told(&self) -> Told {
-        self.told.clone()
+    /// Handle to the emitted events that are not written yet; see [`Context::emit`].
+    pub(crate) fn told(&self) -> PendingEvents {
+        self.pending.clone()
     }
 
-    /// Does something once in the life of the run: `call` is made unless the journal knows its
-    /// outcome, and its outcome is in the journal before anyone sees it.
+    /// Executes an effect, unless the journal already has its outcome, which is then replayed. A new outcome is recorded
+    /// before it is returned.
     ///
-    /// `key` names the effect within this branch. `request` identifies what is asked; it is only
-    /// computed where there is a journal. `tell` says what happened, for those who watch; its events
-    /// are written together with the outcome.
+    /// `key` names the effect within this branch. `request` identifies the request; it is computed only if there is a
+    /// journal. `tell` returns the events about the outcome, which are written together with it.
     pub async fn effect<T, E, F>(
         &self,
         key: &str,
         request: impl FnOnce() -> Fingerprint,
         call: F,
-        tell: impl FnOnce(&T) -> Vec<Event>,
+        tell: impl FnOnce(&T) -> Vec<GraphEvent>,
     ) -> Result<T, EffectError<E>>
     where
         T: Serialize + DeserializeOwned,
@@ -190,8 +187,8 @@ impl<S: State> Context<S> {
         let key = self.scope.key(key).map_err(RunError::from)?;
         self.run.take(&key)?;
         let signal = |stage| self.run.signal(&Signal::Effect { key: &key, stage });
-        // What was told before this effect belongs to its step, however many run side by side.
-        let mut events = self.told.take();
+        // Events emitted before this effect belong to its step, even if effects run in parallel.
+        let mut events = self.pending.take();
         let mut failed = FailedEffect {
             key: key.clone(),
             request: Fingerprint::NONE,
@@ -205,71 +202,77 @@ impl<S: State> Context<S> {
                 let outcome = read::<T, E>(record, failed.request)?;
                 signal(if outcome.is_ok() { EffectStage::Replayed } else { EffectStage::Failed });
                 failed.recorded = true;
-                return outcome.map_err(|error| EffectError::Failed(failed.because(error)));
+                return outcome.map_err(|error| EffectError::Failed(failed.with_error(error)));
             }
             if let Some(text) = journal.inherited(&key, failed.request) {
                 let value = serde_json::from_str(&text)
                     .map_err(|source| RunError::Unreadable { key: key.clone(), source })?;
                 events.extend(tell(&value));
-                let (request, outcome) = (failed.request, Outcome::Done(text));
-                self.run.append(Record { key: key.clone(), request, outcome }, events).await?;
+                let (request, outcome) = (failed.request, EffectOutcome::Done(text));
+                self.run
+                    .append(EffectRecord { key: key.clone(), request, outcome }, events)
+                    .await?;
                 signal(EffectStage::Inherited);
                 return Ok(value);
             }
         }
-        self.still_going()?;
-        events = self.tell_before(&key, events).await?;
+        self.check_running()?;
+        events = self.record_pending(&key, events).await?;
         signal(EffectStage::Started);
         let value = match call.await {
             Ok(value) => value,
             Err(error) => {
                 signal(EffectStage::Failed);
                 failed.events = events;
-                return Err(EffectError::Failed(failed.because(error)));
+                return Err(EffectError::Failed(failed.with_error(error)));
             }
         };
-        if self.run.is_heard() {
+        if self.run.has_listeners() {
             events.extend(tell(&value));
         }
         let outcome = match self.run.journal() {
-            Some(_) => Outcome::Done(json(&key, &value)?),
-            None => Outcome::Done(String::new()),
+            Some(_) => EffectOutcome::Done(json(&key, &value)?),
+            None => EffectOutcome::Done(String::new()),
         };
-        let record = Record { key: key.clone(), request: failed.request, outcome };
+        let record = EffectRecord { key: key.clone(), request: failed.request, outcome };
         let winner = self.run.append(record, events).await?;
         signal(EffectStage::Recorded);
         match winner {
             None => Ok(value),
             Some(winner) => read::<T, E>(winner, failed.request)?.map_err(|error| {
                 failed.recorded = true;
-                EffectError::Failed(failed.because(error))
+                EffectError::Failed(failed.with_error(error))
             }),
         }
     }
 
-    /// Writes what was told before an effect, so that whoever watches need not wait for its outcome; a mark beside it in
-    /// the journal says so to the next life of the run. Gives back what is still to be told.
-    async fn tell_before(&self, key: &Key, events: Vec<Event>) -> Result<Vec<Event>, RunError> {
-        if events.is_empty() || !self.run.is_heard() {
+    /// Writes the events emitted before an effect, so that subscribers get them before its outcome. A marker record
+    /// keeps a resumed run from writing them again. Returns the events that are still to be written.
+    async fn record_pending(
+        &self,
+        key: &EffectKey,
+        events: Vec<GraphEvent>,
+    ) -> Result<Vec<GraphEvent>, RunError> {
+        if events.is_empty() || !self.run.has_listeners() {
             return Ok(events);
         }
-        // Where its name has become too long, it is told with the outcome.
-        let Ok(mark) = Key::new(&format!("{key}.begun")) else { return Ok(events) };
+        // If the marker's key is too long, the events are written together with the outcome.
+        let Ok(marker) = EffectKey::new(&format!("{key}.begun")) else { return Ok(events) };
         let known = match self.run.journal() {
-            Some(journal) => journal.find(&mark).await.map_err(RunError::from)?,
+            Some(journal) => journal.find(&marker).await.map_err(RunError::from)?,
             None => None,
         };
         if known.is_none() {
-            let outcome = Outcome::Done("null".to_owned());
+            let outcome = EffectOutcome::Done("null".to_owned());
             self.run
-                .append(Record { key: mark, request: Fingerprint::NONE, outcome }, events)
+                .append(EffectRecord { key: marker, request: Fingerprint::NONE, outcome }, events)
                 .await?;
         }
         Ok(Vec::new())
     }
 
-    /// Goes on from a failed effect: the failure is recorded, so that the run goes the same way
-    /// when it is taken up again. A failure that is not recorded must end the node.
+    /// Continues after a failed effect: records the failure, so that a resumed run takes the same path. A failure that
+    /// is not recorded must fail the node.
     pub async fn go_on<E>(&self, failed: FailedEffect<E>) -> Result<E, RunError>
     where
         E: Serialize,
@@ -279,16 +282,16 @@ impl<S: State> Context<S> {
             events.iter().for_each(|event| self.run.signal(&Signal::Event { id: None, event }));
             return Ok(error);
         }
-        let outcome = Outcome::Failed(json(&key, &error)?);
-        match self.run.append(Record { key, request, outcome }, events).await? {
+        let outcome = EffectOutcome::Failed(json(&key, &error)?);
+        match self.run.append(EffectRecord { key, request, outcome }, events).await? {
             None => Ok(error),
-            // Someone else has gone another way in this run: it is theirs.
+            // Another process has recorded a different outcome: it has taken over the run.
             Some(_) => Err(RunError::Journal(JournalError::Fenced)),
         }
     }
 
-    /// Nothing new is begun once the run is over.
-    fn still_going(&self) -> Result<(), RunError> {
+    /// Fails once the run is cancelled or halted: no new effect may start then.
+    fn check_running(&self) -> Result<(), RunError> {
         if self.cancel().is_cancelled() {
             return Err(RunError::Cancelled { reason: self.cancel().reason() });
         }
@@ -299,19 +302,19 @@ impl<S: State> Context<S> {
     }
 }
 
-/// An effect that failed, and is not in the journal yet.
+/// A failed effect, not yet recorded in the journal.
 #[derive(Debug)]
-#[must_use = "to go on from a failure it must be recorded: `Context::go_on`"]
+#[must_use = "record the failure with `Context::go_on` to continue after it"]
 pub struct FailedEffect<E> {
     pub error: E,
-    key: Key,
+    key: EffectKey,
     request: Fingerprint,
-    events: Vec<Event>,
+    events: Vec<GraphEvent>,
     recorded: bool,
 }
 
 impl FailedEffect<()> {
-    fn because<E>(self, error: E) -> FailedEffect<E> {
+    fn with_error<E>(self, error: E) -> FailedEffect<E> {
         let FailedEffect { key, request, events, recorded, error: () } = self;
         FailedEffect { error, key, request, events, recorded }
     }
@@ -323,9 +326,9 @@ impl<E: Error> std::fmt::Display for FailedEffect<E> {
     }
 }
 
-/// The outcome in a record, if it answers what is asked now.
+/// Decodes the outcome of a record, if its request equals `request`.
 fn read<T: DeserializeOwned, E: DeserializeOwned>(
-    record: Record,
+    record: EffectRecord,
     request: Fingerprint,
 ) -> Result<Result<T, E>, RunError> {
     if record.request != request {
@@ -333,11 +336,11 @@ fn read<T: DeserializeOwned, E: DeserializeOwned>(
     }
     let unreadable = |source| RunError::Unreadable { key: record.key.clone(), source };
     match &record.outcome {
-        Outcome::Done(text) => Ok(Ok(serde_json::from_str(text).map_err(unreadable)?)),
-        Outcome::Failed(text) => Ok(Err(serde_json::from_str(text).map_err(unreadable)?)),
+        EffectOutcome::Done(text) => Ok(Ok(serde_json::from_str(text).map_err(unreadable)?)),
+        EffectOutcome::Failed(text) => Ok(Err(serde_json::from_str(text).map_err(unreadable)?)),
     }
 }
 
-fn json(key: &Key, value: &impl Serialize) -> Result<String, RunError> {
+fn json(key: &EffectKey, value: &impl Serialize) -> Result<String, RunError> {
     serde_json::to_string(value).map_err(|source| RunError::Unreadable { key: key.clone(), source })
 }

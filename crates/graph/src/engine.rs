@@ -1,9 +1,9 @@
-//! How a graph is run.
+//! Execution of a graph.
 //!
-//! One dispatcher holds the truth. A *strand* is one line of control with the state it has come to;
-//! a task takes it along and brings it back with the updates of its node. A fork splits a strand
-//! into branches and keeps the strand itself in a frame until all branches have arrived at the
-//! join, where their updates are applied in the order of the branches.
+//! One dispatcher owns all control flow. A *strand* is one thread of control with its current state; a task moves it
+//! through one node and returns it with the node's updates. A fork splits a strand into branches and keeps the
+//! original strand in a frame until all branches have arrived at the join. There, the updates of the branches are
+//! applied in branch order.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -15,23 +15,23 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use crate::State;
-use crate::builder::{Branch, END, Exit, FanOut, Graph, Node, Updates};
-use crate::context::{Context, Run};
+use crate::builder::{Branch, END, FanOut, Graph, GraphNode, NodeExit, NodeResult};
+use crate::context::{Context, RunContext};
 use crate::error::{NodeError, NodePanicked, RunError};
-use crate::journal::{Event, Outcome, Record};
-use crate::key::{Scope, Visit};
+use crate::journal::{EffectOutcome, EffectRecord, GraphEvent};
+use crate::key::{KeyScope, Visit};
 use crate::options::{RunOptions, Signal};
 
-/// The key under which a run remembers which graph it was begun with.
+/// Key of the record that holds the fingerprint of the graph.
 const GRAPH: &str = "graph";
 
 impl<S: State> Graph<S> {
-    /// Runs the graph from its start, or goes on with what the journal knows.
+    /// Runs the graph from its start and replays the effects recorded in the journal.
     pub async fn run(&self, state: S, options: RunOptions) -> Result<S, RunError> {
         let cancel = options.cancel.clone();
-        let run = Arc::new(Run::new(options));
+        let run = Arc::new(RunContext::new(options));
         let work = async {
-            self.same_graph(&run).await?;
+            self.check_same_graph(&run).await?;
             let start = Start::default();
             drive(self, state, run, start, Cancel::new()).await
         };
@@ -39,7 +39,7 @@ impl<S: State> Graph<S> {
             biased;
             reason = cancel.cancelled() => Err(RunError::Cancelled { reason }),
             result = work => match result {
-                // A node may hear of it first, and fail for it.
+                // A node may notice the cancellation first and fail because of it.
                 Err(_) if cancel.is_cancelled() => {
                     Err(RunError::Cancelled { reason: cancel.reason() })
                 }
@@ -48,7 +48,7 @@ impl<S: State> Graph<S> {
         }
     }
 
-    /// Runs the graph as part of another.
+    /// Runs the graph as a subgraph of another.
     pub(crate) async fn run_within<O: State>(
         &self,
         state: S,
@@ -56,22 +56,22 @@ impl<S: State> Graph<S> {
     ) -> Result<S, RunError> {
         let start = Start {
             scope: outer.scope.clone(),
-            place: outer.place.within(&outer.visit.to_string())?,
-            // It has taken one step to get into this graph, and its first node takes none more.
+            visit_scope: outer.place.within(&outer.visit.to_string())?,
+            // Entering the subgraph has already counted as a step, so its first node must not count again.
             steps: outer.steps - 1,
         };
         drive(self, state, outer.run.clone(), start, outer.halt.child()).await
     }
 
-    /// A journal that was begun with another graph is not for this one.
-    async fn same_graph(&self, run: &Run) -> Result<(), RunError> {
+    /// Fails if the journal was started with a graph of another shape.
+    async fn check_same_graph(&self, run: &RunContext) -> Result<(), RunError> {
         let Some(journal) = run.journal() else { return Ok(()) };
-        let key = Scope::default().key(GRAPH)?;
+        let key = KeyScope::default().key(GRAPH)?;
         let known = match journal.find(&key).await? {
             Some(record) => Some(record),
             None => {
-                let outcome = Outcome::Done("null".to_owned());
-                let record = Record { key, request: self.fingerprint, outcome };
+                let outcome = EffectOutcome::Done("null".to_owned());
+                let record = EffectRecord { key, request: self.fingerprint, outcome };
                 run.append(record, Vec::new()).await?
             }
         };
@@ -84,65 +84,65 @@ impl<S: State> Graph<S> {
     }
 }
 
-/// Where a graph begins: at the top, or within a node of another.
+/// Where a graph starts: at the top level, or inside a node of another graph.
 #[derive(Default)]
 struct Start {
-    scope: Scope,
-    place: Scope,
+    scope: KeyScope,
+    visit_scope: KeyScope,
     steps: u32,
 }
 
-/// One line of control.
+/// One thread of control through the graph.
 struct Strand<S: State> {
     state: Arc<S>,
     item: Option<Arc<S::Item>>,
-    /// Where its effects are keyed.
-    scope: Scope,
-    /// Where its visits are: the same, but that a graph within a node is in a place of its own.
-    place: Scope,
-    /// How many tasks have led here, one after the other.
+    /// Scope of its effect keys.
+    scope: KeyScope,
+    /// Scope of its visits. It equals `scope`, except that a subgraph has a separate one.
+    visit_scope: KeyScope,
+    /// Number of tasks executed in sequence so far.
     steps: u32,
-    /// How often each node was visited on the way.
+    /// Number of visits of each node so far.
     visits: Vec<u32>,
-    /// What was written since the branch began; empty outside of branches.
+    /// Updates written since the branch began; empty outside branches.
     written: Vec<S::Update>,
-    /// The frame of the fork that this is a branch of, and which of its branches.
+    /// Index of the fork's frame and of this branch within it, inside a branch.
     branch: Option<(usize, usize)>,
 }
 
-/// A fork whose branches have not all arrived.
+/// A fork whose branches have not all arrived at the join.
 struct Frame<S: State> {
-    /// The strand that was split, to go on at the join.
+    /// The strand that was split; it continues at the join.
     strand: Strand<S>,
     join: usize,
-    /// What each branch wrote, once it has arrived.
+    /// Updates of each branch that has arrived.
     arrived: Vec<Vec<S::Update>>,
     missing: usize,
-    /// Branches that wait for their turn.
+    /// Branches not yet started, because of the concurrency limit.
     waiting: VecDeque<(usize, Strand<S>)>,
 }
 
-/// A task that is done: the strand it took along, and what its node said.
+/// A finished task: its strand and the result of its node.
 struct Done<S: State> {
     node: usize,
     strand: Strand<S>,
-    result: Updates<S>,
+    result: NodeResult<S>,
 }
 
 struct Dispatcher<'g, S: State> {
     graph: &'g Graph<S>,
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     halt: Cancel,
     frames: Vec<Option<Frame<S>>>,
     tasks: FuturesUnordered<BoxFuture<'g, Done<S>>>,
-    /// Where the run has ended.
+    /// Final state, once the run has reached `END`.
     end: Option<Arc<S>>,
 }
 
 async fn drive<S: State>(
     graph: &Graph<S>,
     state: S,
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     start: Start,
     halt: Cancel,
 ) -> Result<S, RunError> {
@@ -158,7 +158,7 @@ async fn drive<S: State>(
         state: Arc::new(state),
         item: None,
         scope: start.scope,
-        place: start.place,
+        visit_scope: start.visit_scope,
         steps: start.steps,
         visits: vec![0; graph.nodes.len()],
         written: Vec::new(),
@@ -166,10 +166,9 @@ async fn drive<S: State>(
     };
     let mut outcome = dispatcher.enter(graph.start, graph.start, strand);
     while let Some(done) = dispatcher.tasks.next().await {
-        // Once the run has failed, what is under way is finished, so that it is not paid for
-        // again, and nothing new is begun.
+        // After a failure, running tasks finish, so that their effects are not paid for again, and no new ones start.
         if outcome.is_ok() {
-            outcome = dispatcher.take(done);
+            outcome = dispatcher.finish(done);
         }
         if outcome.is_err() {
             dispatcher.halt.cancel("another part of the run failed");
@@ -178,15 +177,15 @@ async fn drive<S: State>(
     outcome?;
     match dispatcher.end {
         Some(state) => Ok(Arc::unwrap_or_clone(state)),
-        // Every branch joins and every strand ends: the check has seen to it.
-        None => unreachable!("a run without tasks has ended"),
+        // `check` has made sure that every branch joins and every path ends.
+        None => unreachable!("all tasks are done, but the run has not reached `END`"),
     }
 }
 
 impl<'g, S: State> Dispatcher<'g, S> {
-    fn take(&mut self, done: Done<S>) -> Result<(), RunError> {
+    fn finish(&mut self, done: Done<S>) -> Result<(), RunError> {
         let Done { node: index, mut strand, result } = done;
-        let node: &'g Node<S> = &self.graph.nodes[index];
+        let node: &'g GraphNode<S> = &self.graph.nodes[index];
         let updates = result.map_err(|error| match error {
             NodeError::Stop(error) => error,
             NodeError::Failed(source) => {
@@ -195,15 +194,15 @@ impl<'g, S: State> Dispatcher<'g, S> {
         })?;
         strand.write(updates);
         match &node.exit {
-            Exit::Edge(to) => self.enter(node.name, to, strand),
-            Exit::Route { to, choose } => {
+            NodeExit::Edge(to) => self.enter(node.name, to, strand),
+            NodeExit::Route { to, choose } => {
                 let chosen = choose(&strand.state, strand.item.as_deref());
                 if !to.contains(&chosen) {
                     return Err(RunError::UndeclaredTarget { from: node.name, to: chosen });
                 }
                 self.enter(node.name, chosen, strand)
             }
-            Exit::FanOut { to, join, send } => {
+            NodeExit::FanOut { to, join, send } => {
                 let FanOut { branches, at_once } = send(&strand.state);
                 let mut sent = Vec::with_capacity(branches.len());
                 for Branch { node: target, label, item } in branches {
@@ -243,7 +242,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
                 state: strand.state.clone(),
                 item,
                 scope: strand.scope.within(&label)?,
-                place: strand.place.within(&label)?,
+                visit_scope: strand.visit_scope.within(&label)?,
                 steps: strand.steps,
                 visits: strand.visits.clone(),
                 written: Vec::new(),
@@ -266,7 +265,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         begun.into_iter().try_for_each(|(node, branch)| self.begin(node, branch))
     }
 
-    /// Lets a strand go to a node, to the end, or to where its branch joins the others.
+    /// Moves a strand to a node, to `END`, or to the join of its branch.
     fn enter(
         &mut self,
         from: &'static str,
@@ -279,14 +278,14 @@ impl<'g, S: State> Dispatcher<'g, S> {
         }
         let node = self.index(from, to)?;
         match strand.branch {
-            Some((frame, branch)) if self.joins_at(frame) == Some(node) => {
+            Some((frame, branch)) if self.join_of(frame) == Some(node) => {
                 self.arrive(frame, branch, strand)
             }
             _ => self.begin(node, strand),
         }
     }
 
-    fn joins_at(&self, frame: usize) -> Option<usize> {
+    fn join_of(&self, frame: usize) -> Option<usize> {
         self.frames[frame].as_ref().map(|frame| frame.join)
     }
 
@@ -294,7 +293,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
         self.graph.index(to).ok_or(RunError::UndeclaredTarget { from, to })
     }
 
-    /// A branch has arrived at the join. The last one lets the strand that was split go on.
+    /// Records that a branch has arrived at its join. After the last one, the original strand continues.
     fn arrive(&mut self, index: usize, branch: usize, strand: Strand<S>) -> Result<(), RunError> {
         let Some(frame) = &mut self.frames[index] else { return Ok(()) };
         frame.arrived[branch] = strand.written;
@@ -329,7 +328,7 @@ impl<'g, S: State> Dispatcher<'g, S> {
             run: self.run.clone(),
             halt: self.halt.clone(),
         };
-        self.tasks.push(task.perform(strand).boxed());
+        self.tasks.push(task.execute(strand).boxed());
         Ok(())
     }
 }
@@ -340,7 +339,7 @@ impl<S: State> Strand<S> {
         if updates.peek().is_none() {
             return;
         }
-        // Copied only where a fork or a task still holds on to the state before.
+        // Copies the state only if a fork or a task still references it.
         let state = Arc::make_mut(&mut self.state);
         for update in updates {
             if self.branch.is_some() {
@@ -351,16 +350,16 @@ impl<S: State> Strand<S> {
     }
 }
 
-/// One visit of one node.
+/// One visit of a node.
 struct Task<'g, S: State> {
-    node: &'g Node<S>,
+    node: &'g GraphNode<S>,
     index: usize,
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     halt: Cancel,
 }
 
 impl<S: State> Task<'_, S> {
-    async fn perform(self, strand: Strand<S>) -> Done<S> {
+    async fn execute(self, strand: Strand<S>) -> Done<S> {
         let result = self.result(&strand).await;
         if result.is_ok() {
             self.run.signal(&Signal::NodeFinished { node: self.node.name });
@@ -368,43 +367,47 @@ impl<S: State> Task<'_, S> {
         Done { node: self.index, strand, result }
     }
 
-    /// Runs the node, and writes the events that wait for no effect.
-    async fn result(&self, strand: &Strand<S>) -> Updates<S> {
+    /// Runs the node and writes the events emitted after its last effect.
+    async fn result(&self, strand: &Strand<S>) -> NodeResult<S> {
         let context = Context::new(
             (strand.state.clone(), strand.item.clone()),
             self.run.clone(),
-            (strand.scope.clone(), strand.place.clone(), self.visit(strand)),
+            (strand.scope.clone(), strand.visit_scope.clone(), self.visit(strand)),
             strand.steps,
             self.halt.clone(),
         );
-        // The node has its own handle, so that the state is ours again when it is done.
-        let told = context.told();
+        // The node takes the context, so that the state is ours alone again when it returns.
+        let pending = context.told();
         let result = AssertUnwindSafe((self.node.body)(context)).catch_unwind().await;
         let updates = result.unwrap_or_else(|panic| {
-            let words = panic
+            let message = panic
                 .downcast_ref::<String>()
                 .map(String::as_str)
                 .or(panic.downcast_ref::<&str>().copied());
-            Err(NodeError::from(NodePanicked(words.unwrap_or("without words").to_owned())))
+            Err(NodeError::from(NodePanicked(message.unwrap_or("no message").to_owned())))
         })?;
-        let told = told.take();
-        if !told.is_empty() {
-            self.record_events(strand, told).await?;
+        let pending = pending.take();
+        if !pending.is_empty() {
+            self.record_events(strand, pending).await?;
         }
         Ok(updates)
     }
 
     /// Records the events of this visit, unless they are recorded already.
-    async fn record_events(&self, strand: &Strand<S>, events: Vec<Event>) -> Result<(), RunError> {
-        let key = strand.place.key(&format!("{}/events", self.visit(strand)))?;
+    async fn record_events(
+        &self,
+        strand: &Strand<S>,
+        events: Vec<GraphEvent>,
+    ) -> Result<(), RunError> {
+        let key = strand.visit_scope.key(&format!("{}/events", self.visit(strand)))?;
         self.run.take(&key)?;
         if let Some(journal) = self.run.journal()
             && journal.find(&key).await?.is_some()
         {
             return Ok(());
         }
-        let outcome = Outcome::Done("null".to_owned());
-        self.run.append(Record { key, request: Fingerprint::NONE, outcome }, events).await?;
+        let outcome = EffectOutcome::Done("null".to_owned());
+        self.run.append(EffectRecord { key, request: Fingerprint::NONE, outcome }, events).await?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Why a run ended before its end.
+//! Errors that end a run, a node or an effect.
 
 use std::error::Error;
 
@@ -6,57 +6,57 @@ use assize_types::CancelReason;
 
 use crate::context::FailedEffect;
 use crate::journal::JournalError;
-use crate::key::{BadKey, Key};
+use crate::key::{EffectKey, InvalidEffectKey};
 
-/// What ended a run. Nothing that was recorded is lost by it.
+/// Error that ended a run. Records already in the journal are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("{reason}")]
     Cancelled { reason: CancelReason },
-    #[error("`{node}` would be step {} of a run that may take {limit}", .limit + 1)]
+    #[error("step limit of {limit} reached before `{node}`")]
     StepLimit { node: &'static str, limit: u32 },
     #[error("`{node}` failed: {source}")]
     Node {
         node: &'static str,
-        /// The labels of the branches that led there; empty outside of them.
+        /// Labels of the branches that contain the node, joined by `/`; empty outside branches.
         scope: String,
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The run was begun with another request at this place.
-    #[error("what is asked at `{key}` is not what this run asked there before")]
-    Changed { key: Key },
-    /// The run was begun with another graph.
-    #[error("the graph `{graph}` is not the one that this run was begun with")]
+    /// The effect has a record whose request differs from the current one.
+    #[error("request of effect `{key}` differs from the one recorded in this run")]
+    Changed { key: EffectKey },
+    /// The run was started with a graph of another shape.
+    #[error("graph `{graph}` differs from the one this run was started with")]
     GraphChanged { graph: &'static str },
-    #[error("the run cannot be kept: {0}")]
+    #[error("cannot read or write the run's journal: {0}")]
     Journal(#[from] JournalError),
-    /// What is in the journal is not of the type that is asked for now.
-    #[error("the record of `{key}` cannot be read: {source}")]
+    /// The record's JSON cannot be encoded, or does not decode into the type of the effect.
+    #[error("invalid journal record for `{key}`: {source}")]
     Unreadable {
-        key: Key,
+        key: EffectKey,
         #[source]
         source: serde_json::Error,
     },
-    #[error("two effects of one run have the key `{key}`")]
-    DuplicateKey { key: Key },
+    #[error("effect key `{key}` used twice in one run")]
+    DuplicateKey { key: EffectKey },
     #[error(transparent)]
-    BadKey(#[from] BadKey),
-    #[error("`{from}` sends two branches with the label `{label}`")]
+    BadKey(#[from] InvalidEffectKey),
+    #[error("`{from}` creates two branches labelled `{label}`")]
     DuplicateBranch { from: &'static str, label: String },
-    #[error("`{from}` chose `{to}`, which is none of its targets")]
+    #[error("`{from}` chose `{to}`, which is not one of its declared targets")]
     UndeclaredTarget { from: &'static str, to: &'static str },
-    /// Another part of the run failed; what was under way was still finished.
-    #[error("stopped, since another part of the run failed")]
+    /// Another part of the run failed. Effects already in progress were completed.
+    #[error("stopped because another part of the run failed")]
     Halted,
 }
 
-/// Why a node failed.
+/// Error of a node.
 #[derive(Debug)]
 pub enum NodeError {
-    /// Its own failure.
+    /// The node itself failed.
     Failed(Box<dyn Error + Send + Sync>),
-    /// The run is over.
+    /// The whole run must stop.
     Stop(RunError),
 }
 
@@ -64,7 +64,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
     fn from(error: E) -> NodeError {
         let error: Box<dyn Error + Send + Sync> = Box::new(error);
         match error.downcast::<RunError>() {
-            // A graph within a graph: its node failed, and with it ours.
+            // A node of a subgraph failed, which fails the node that runs the subgraph.
             Ok(run) if matches!(*run, RunError::Node { .. }) => NodeError::Failed(run),
             Ok(run) => NodeError::Stop(*run),
             Err(error) => NodeError::Failed(error),
@@ -72,12 +72,12 @@ impl<E: Error + Send + Sync + 'static> From<E> for NodeError {
     }
 }
 
-/// Why an effect has no value.
+/// Error of an effect.
 #[derive(Debug)]
 pub enum EffectError<E> {
-    /// It failed. To go on in spite of that, see [`crate::Context::go_on`].
+    /// The call failed. To continue anyway, see [`crate::Context::go_on`].
     Failed(FailedEffect<E>),
-    /// The run is over.
+    /// The whole run must stop.
     Stop(RunError),
 }
 
@@ -96,7 +96,7 @@ impl<E: Error + Send + Sync + 'static> From<EffectError<E>> for NodeError {
     }
 }
 
-/// A node panicked.
+/// A node's body panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it panicked: {0}")]
+#[error("panicked: {0}")]
 pub(crate) struct NodePanicked(pub(crate) String);

@@ -1,8 +1,8 @@
-//! What has been done, kept so that it is never done twice.
+//! Journal of a run: outcomes of effects, recorded so that no finished effect is executed again.
 //!
-//! A [`Record`] is the key of an effect, the fingerprint of what was asked, and the outcome. It is
-//! written once, together with the events of its step. Nodes are run again when a run is taken up
-//! again, and find the outcomes of their effects here; the state of a run is never stored.
+//! A [`EffectRecord`] holds the key of an effect, the fingerprint of its request and its outcome. It is written once,
+//! together with the events of its step. A resumed run executes its nodes again and replays the outcomes from the
+//! journal; the state itself is never stored.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -13,53 +13,53 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::key::Key;
+use crate::key::EffectKey;
 
-/// One effect that has been done.
+/// Journal record of one completed effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    pub key: Key,
-    /// What was asked; [`Fingerprint::NONE`] where nothing was.
+pub struct EffectRecord {
+    pub key: EffectKey,
+    /// Fingerprint of the request; [`Fingerprint::NONE`] for records without a request.
     pub request: Fingerprint,
-    pub outcome: Outcome,
+    pub outcome: EffectOutcome,
 }
 
-/// How an effect ended, as JSON.
+/// Outcome of an effect, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum EffectOutcome {
     Done(String),
-    /// It failed, and the run went on from there. A failure that ends a run is not recorded, so
-    /// that the run can be taken up again and try anew.
+    /// The effect failed and the run continued. A failure that ends the run is not recorded, so that a resumed run
+    /// tries the effect again.
     Failed(String),
 }
 
-/// Something that happened in a run, for whoever watches it.
+/// Event of a run, for its subscribers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct GraphEvent {
     pub name: String,
     pub payload: Value,
 }
 
-impl Event {
-    pub fn new(name: impl Into<String>, payload: Value) -> Event {
-        Event { name: name.into(), payload }
+impl GraphEvent {
+    pub fn new(name: impl Into<String>, payload: Value) -> GraphEvent {
+        GraphEvent { name: name.into(), payload }
     }
 }
 
-/// What became of a record that was to be written.
+/// Result of appending a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Appended {
-    /// It is written, and so are its events, under these ids.
+    /// The record and its events were written; the events got these ids.
     Recorded { event_ids: Vec<u64> },
-    /// There was one under this key already, and that one counts.
-    Existing(Record),
+    /// The key already had this record, which stays in effect.
+    Existing(EffectRecord),
 }
 
-/// Why a journal cannot be used.
+/// Error of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("another process has taken this run over")]
+    #[error("another process has taken over this run")]
     Fenced,
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),
@@ -68,30 +68,33 @@ pub enum JournalError {
 /// The journal of one run.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// The record under a key, if there is one.
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError>;
+    /// Returns the record under `key`, if any.
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError>;
 
-    /// Writes a record and the events of its step, all or nothing, unless the key has a record.
-    /// Once this returns, they are as safe as the journal ever makes them.
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError>;
+    /// Writes a record and the events of its step atomically, unless the key already has a record.
+    /// They are durable once this returns, as far as the journal provides durability.
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError>;
 
-    /// What another run was answered, as JSON, when it asked the very same thing under the same key;
-    /// see [`Fork`].
-    fn inherited(&self, _key: &Key, _request: Fingerprint) -> Option<String> {
+    /// Returns the outcome, as JSON, that another run recorded for the same request under the same key; see [`ForkJournal`].
+    fn inherited(&self, _key: &EffectKey, _request: Fingerprint) -> Option<String> {
         None
     }
 }
 
-/// A journal in memory: lost with the process, and enough for tests.
+/// In-memory journal, lost with the process; used in tests.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
-    kept: Mutex<Kept>,
+    inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    records: HashMap<Key, Record>,
-    events: Vec<Event>,
+struct Inner {
+    records: HashMap<EffectKey, EffectRecord>,
+    events: Vec<GraphEvent>,
 }
 
 impl MemoryJournal {
@@ -99,94 +102,106 @@ impl MemoryJournal {
         MemoryJournal::default()
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All records, by key.
-    pub fn records(&self) -> Vec<Record> {
-        let mut records: Vec<Record> = self.kept().records.values().cloned().collect();
+    /// All records, sorted by key.
+    pub fn records(&self) -> Vec<EffectRecord> {
+        let mut records: Vec<EffectRecord> = self.inner().records.values().cloned().collect();
         records.sort_by(|a, b| a.key.cmp(&b.key));
         records
     }
 
-    /// All events, in the order in which they were written.
-    pub fn events(&self) -> Vec<Event> {
-        self.kept().events.clone()
+    /// All events, in the order they were written.
+    pub fn events(&self) -> Vec<GraphEvent> {
+        self.inner().events.clone()
     }
 }
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
-        Ok(self.kept().records.get(key).cloned())
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError> {
+        Ok(self.inner().records.get(key).cloned())
     }
 
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
-        let kept = &mut *self.kept();
-        if let Some(existing) = kept.records.get(&record.key) {
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError> {
+        let inner = &mut *self.inner();
+        if let Some(existing) = inner.records.get(&record.key) {
             return Ok(Appended::Existing(existing.clone()));
         }
-        kept.records.insert(record.key.clone(), record);
-        let first = kept.events.len() as u64 + 1;
-        kept.events.extend(events);
-        Ok(Appended::Recorded { event_ids: (first..=kept.events.len() as u64).collect() })
+        inner.records.insert(record.key.clone(), record);
+        let first = inner.events.len() as u64 + 1;
+        inner.events.extend(events);
+        Ok(Appended::Recorded { event_ids: (first..=inner.events.len() as u64).collect() })
     }
 }
 
-/// The journal of a new run that starts from an old one: what was asked under the same key and in
-/// the same words is taken over, everything else is asked anew.
-pub struct Fork<J> {
+/// Journal of a run forked from an earlier one: reuses the earlier outcome if key and request are equal, and executes
+/// every other effect anew.
+pub struct ForkJournal<J> {
     own: J,
-    /// What was asked, and the answer.
-    old: HashMap<Key, (Fingerprint, String)>,
+    /// Request fingerprint and outcome of each reusable record.
+    old: HashMap<EffectKey, (Fingerprint, String)>,
 }
 
-impl<J> Fork<J> {
-    /// `old` is what the new run may take over: all records of the old run, or those before the
-    /// point from which it is to go another way. Failures are tried again.
-    pub fn new(own: J, old: impl IntoIterator<Item = Record>) -> Fork<J> {
-        let answered = |record: Record| match record.outcome {
-            Outcome::Done(text) => Some((record.key, (record.request, text))),
-            Outcome::Failed(_) => None,
+impl<J> ForkJournal<J> {
+    /// `old` lists the records the new run may reuse: all records of the earlier run, or those before the fork point.
+    /// Failed effects are executed again.
+    pub fn new(own: J, old: impl IntoIterator<Item = EffectRecord>) -> ForkJournal<J> {
+        let reusable = |record: EffectRecord| match record.outcome {
+            EffectOutcome::Done(text) => Some((record.key, (record.request, text))),
+            EffectOutcome::Failed(_) => None,
         };
-        Fork { own, old: old.into_iter().filter_map(answered).collect() }
+        ForkJournal { own, old: old.into_iter().filter_map(reusable).collect() }
     }
 }
 
-impl<J> std::fmt::Debug for Fork<J> {
+impl<J> std::fmt::Debug for ForkJournal<J> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fork").field("old", &self.old.len()).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl<J: Journal> Journal for Fork<J> {
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
+impl<J: Journal> Journal for ForkJournal<J> {
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError> {
         self.own.find(key).await
     }
 
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError> {
         self.own.append(record, events).await
     }
 
-    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<String> {
-        let (_, text) = self.old.get(key).filter(|(asked, _)| *asked == request)?;
+    fn inherited(&self, key: &EffectKey, request: Fingerprint) -> Option<String> {
+        let (_, text) = self.old.get(key).filter(|(recorded, _)| *recorded == request)?;
         Some(text.clone())
     }
 }
 
 #[async_trait]
 impl<J: Journal + ?Sized> Journal for std::sync::Arc<J> {
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError> {
         (**self).find(key).await
     }
 
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError> {
         (**self).append(record, events).await
     }
 
-    fn inherited(&self, key: &Key, request: Fingerprint) -> Option<String> {
+    fn inherited(&self, key: &EffectKey, request: Fingerprint) -> Option<String> {
         (**self).inherited(key, request)
     }
 }

@@ -1,47 +1,47 @@
-//! Names of effects, the same in every attempt at a run.
+//! Effect keys: names of effects that are the same in every attempt at a run.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of one effect within its run: `m3/i1/round-4/critic`.
+/// Key of one effect within its run: `m3/i1/round-4/critic`.
 ///
-/// Segments are made of letters, digits, `_`, `-` and `.`, so that every store can hold a key as it
-/// is: as text, as the name of a file, as the subject of a message.
+/// Segments consist of letters, digits, `_`, `-` and `.`, so that every store can hold a key unescaped: as text, as a
+/// file name or as a message subject.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Key(Arc<str>);
+pub struct EffectKey(Arc<str>);
 
-/// A text that cannot be a key.
+/// Error for text that is not a valid [`EffectKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot name an effect: names are segments of letters, digits, `_`, `-` and `.` with `/` \
-     between them, at most {LONGEST} characters in all"
+    "invalid effect key `{0}`: use segments of letters, digits, `_`, `-` and `.`, separated by \
+     `/`, at most {MAX_LEN} characters in total"
 )]
-pub struct BadKey(pub String);
+pub struct InvalidEffectKey(pub String);
 
-const LONGEST: usize = 250;
+const MAX_LEN: usize = 250;
 
-impl Key {
-    pub fn new(text: &str) -> Result<Key, BadKey> {
-        // Whether the segment so far has anything but dots.
-        let (mut is_sound, mut is_named) = (text.len() <= LONGEST, false);
+impl EffectKey {
+    pub fn new(text: &str) -> Result<EffectKey, InvalidEffectKey> {
+        // `is_named`: the current segment has a character other than a dot.
+        let (mut is_valid, mut is_named) = (text.len() <= MAX_LEN, false);
         for byte in text.bytes() {
             match byte {
-                b'/' => is_sound &= std::mem::take(&mut is_named),
+                b'/' => is_valid &= std::mem::take(&mut is_named),
                 b'.' => {}
                 b'_' | b'-' => is_named = true,
                 byte => {
-                    is_sound &= byte.is_ascii_alphanumeric();
+                    is_valid &= byte.is_ascii_alphanumeric();
                     is_named = true;
                 }
             }
         }
-        if is_sound && is_named {
-            Ok(Key(text.into()))
+        if is_valid && is_named {
+            Ok(EffectKey(text.into()))
         } else {
-            Err(BadKey(assize_types::text::shorten(text, LONGEST)))
+            Err(InvalidEffectKey(assize_types::text::shorten(text, MAX_LEN)))
         }
     }
 
@@ -54,55 +54,55 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self})")
     }
 }
 
-impl TryFrom<String> for Key {
-    type Error = BadKey;
+impl TryFrom<String> for EffectKey {
+    type Error = InvalidEffectKey;
 
-    fn try_from(text: String) -> Result<Key, BadKey> {
-        Key::new(&text)
+    fn try_from(text: String) -> Result<EffectKey, InvalidEffectKey> {
+        EffectKey::new(&text)
     }
 }
 
-impl From<Key> for String {
-    fn from(key: Key) -> String {
+impl From<EffectKey> for String {
+    fn from(key: EffectKey) -> String {
         key.0.as_ref().to_owned()
     }
 }
 
-/// Where in a run a task stands: the labels of the branches that led to it.
+/// Scope of a task: the labels of the branches that contain it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Scope(Option<Key>);
+pub(crate) struct KeyScope(Option<EffectKey>);
 
-impl Scope {
-    /// The key of something within this scope.
-    pub(crate) fn key(&self, name: &str) -> Result<Key, BadKey> {
+impl KeyScope {
+    /// Returns the key of `name` within this scope.
+    pub(crate) fn key(&self, name: &str) -> Result<EffectKey, InvalidEffectKey> {
         match &self.0 {
-            None => Key::new(name),
-            Some(scope) => Key::new(&[scope.as_str(), name].join("/")),
+            None => EffectKey::new(name),
+            Some(scope) => EffectKey::new(&[scope.as_str(), name].join("/")),
         }
     }
 
-    pub(crate) fn within(&self, name: &str) -> Result<Scope, BadKey> {
-        Ok(Scope(Some(self.key(name)?)))
+    pub(crate) fn within(&self, name: &str) -> Result<KeyScope, InvalidEffectKey> {
+        Ok(KeyScope(Some(self.key(name)?)))
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        self.0.as_ref().map_or("", Key::as_str)
+        self.0.as_ref().map_or("", EffectKey::as_str)
     }
 }
 
-/// One of the visits of a node, counted from 1: `score_move.1`.
+/// One visit of a node, counted from 1: `score_move.1`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) node: &'static str,
@@ -120,22 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_every_store_can_hold_is_a_key() {
+    fn key_accepts_only_store_safe_segments() {
         for good in ["critic", "m3/i1/round-4/critic", "a.1/B_2"] {
-            assert_eq!(Key::new(good).unwrap().as_str(), good);
+            assert_eq!(EffectKey::new(good).unwrap().as_str(), good);
         }
         for bad in ["", "/", "a/", "/a", "a//b", "a b", "a/../b", "a/.", "ü", "a\n", "a*", "a>"] {
-            assert_eq!(Key::new(bad), Err(BadKey(bad.to_owned())));
+            assert_eq!(EffectKey::new(bad), Err(InvalidEffectKey(bad.to_owned())));
         }
-        assert!(Key::new(&"a".repeat(251)).is_err());
+        assert!(EffectKey::new(&"a".repeat(251)).is_err());
     }
 
     #[test]
-    fn a_scope_is_the_beginning_of_its_keys() {
-        let scope = Scope::default().within("m3").unwrap().within("i1").unwrap();
+    fn scope_prefixes_its_keys() {
+        let scope = KeyScope::default().within("m3").unwrap().within("i1").unwrap();
         assert_eq!(scope.key("round-4/critic").unwrap().as_str(), "m3/i1/round-4/critic");
         assert_eq!(scope.as_str(), "m3/i1");
-        assert_eq!(Scope::default().key("critic").unwrap().as_str(), "critic");
+        assert_eq!(KeyScope::default().key("critic").unwrap().as_str(), "critic");
         assert!(scope.key("").is_err());
     }
 }

@@ -1,15 +1,13 @@
-//! A typed state graph that can be killed at any moment and go on.
+//! Typed state graph whose runs can be killed at any moment and resumed.
 //!
-//! A [`Graph`] is made of nodes that read a state and return updates of it, and of what follows
-//! each node: another node, one of several ([`GraphBuilder::route`]), or branches side by side
-//! ([`GraphBuilder::fan_out`]) that meet again where they join. There are no rounds in which
-//! everyone waits for everyone: each branch goes its own way until it joins.
-//! A node sees what its causal ancestors wrote, and at a join the writes of the branches arrive in
-//! the order of the branches, whichever was the fastest.
+//! A [`Graph`] consists of nodes, which read the state and return updates to it, and of each node's exit: an edge to
+//! another node, a choice of one of several ([`GraphBuilder::route`]), or parallel branches that meet at a join
+//! ([`GraphBuilder::fan_out`]). There is no global barrier: each branch advances independently until its join.
+//! A node sees the updates of its causal ancestors. At a join, the updates of the branches are applied in branch
+//! order, whichever branch finished first.
 //!
-//! Whatever a node does to the world is an *effect*, done by way of its [`Context`] and recorded in
-//! a [`Journal`] under a stable [`Key`]. A run that is started again on its journal does the same
-//! again, but answers every recorded effect from the journal.
+//! Side effects of a node are *effects*: they go through its [`Context`] and are recorded in a [`Journal`] under a
+//! stable [`EffectKey`]. A resumed run executes its nodes again and replays every recorded effect from the journal.
 //!
 //! ```
 //! use assize_graph::{Branch, Context, END, Graph, NodeError, RunOptions, State};
@@ -27,7 +25,7 @@
 //! }
 //!
 //! async fn ask(context: Context<Votes>) -> Result<Vec<String>, NodeError> {
-//!     let judge = context.item().copied().unwrap_or("nobody");
+//!     let judge = context.item().copied().unwrap_or("unknown");
 //!     Ok(vec![format!("{judge} says yes")])
 //! }
 //!
@@ -69,20 +67,23 @@ mod mermaid;
 mod options;
 
 pub use builder::{Branch, END, FanOut, Graph, GraphBuilder};
-pub use check::{InvalidGraph, Problem};
+pub use check::{GraphProblem, InvalidGraph};
 pub use context::{Context, FailedEffect};
 pub use error::{EffectError, NodeError, RunError};
-pub use journal::{Appended, Event, Fork, Journal, JournalError, MemoryJournal, Outcome, Record};
-pub use key::{BadKey, Key};
-pub use options::{EffectStage, Observer, RunOptions, Signal};
+pub use journal::{
+    Appended, EffectOutcome, EffectRecord, ForkJournal, GraphEvent, Journal, JournalError,
+    MemoryJournal,
+};
+pub use key::{EffectKey, InvalidEffectKey};
+pub use options::{EffectStage, RunObserver, RunOptions, Signal};
 
-/// What a graph works on: a plain value that changes by updates alone.
+/// State of a graph: a plain value that changes only through updates.
 ///
-/// Equal updates in equal order must make equal states: `apply` looks at nothing else.
+/// `apply` must be deterministic: equal updates in equal order make equal states.
 pub trait State: Clone + Send + Sync + 'static {
-    /// One change, as a node returns it.
+    /// One change, as returned by a node.
     type Update: Clone + Send + Sync + 'static;
-    /// What a fan-out hands to each of its branches; `()` if there is none.
+    /// Value that a fan-out passes to each branch; `()` if unused.
     type Item: Send + Sync + 'static;
 
     fn apply(&mut self, update: Self::Update);

@@ -1,18 +1,17 @@
-//! Graphs as pictures.
+//! Rendering of graphs as Mermaid flowcharts.
 
 use std::fmt::Write as _;
 
 use crate::builder::{END, Outline, OutlineExit};
 
-/// A Mermaid flowchart: plain arrows always follow, dotted ones may, and thick ones lead to
-/// branches side by side.
+/// Renders a flowchart: plain arrows are edges, dotted ones routes, thick ones fan-outs.
 pub(crate) fn draw(outline: &Outline) -> String {
     let mut text = String::from("flowchart TD\n");
     body(&mut text, outline, "", 1);
     text
 }
 
-/// What Mermaid takes for something else than a name.
+/// Mermaid keywords that cannot be node ids.
 const RESERVED: [&str; 9] =
     ["end", "graph", "flowchart", "subgraph", "style", "linkStyle", "class", "classDef", "click"];
 

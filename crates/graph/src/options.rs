@@ -1,24 +1,23 @@
-//! How a graph is run, and what can be seen of it.
+//! Options of a run, and the signals it sends to an observer.
 
 use std::sync::Arc;
 
 use assize_types::Cancel;
 
-use crate::journal::{Event, Journal};
-use crate::key::Key;
+use crate::journal::{GraphEvent, Journal};
+use crate::key::EffectKey;
 
-/// Sees what happens in a run, while it happens.
-pub type Observer = Arc<dyn Fn(&Signal<'_>) + Send + Sync>;
+/// Callback that receives the signals of a run as they happen.
+pub type RunObserver = Arc<dyn Fn(&Signal<'_>) + Send + Sync>;
 
-/// The circumstances of a run.
+/// Options of a run.
 #[derive(Clone)]
 pub struct RunOptions {
-    /// Where effects are recorded; without one nothing outlives the run.
+    /// Where effects are recorded; without a journal the run cannot be resumed.
     pub journal: Option<Arc<dyn Journal>>,
-    pub observer: Option<Observer>,
+    pub observer: Option<RunObserver>,
     pub cancel: Cancel,
-    /// The longest chain of tasks, each of which needs the one before. A graph within a node counts
-    /// on from where that node stands.
+    /// Maximum number of nodes on one path, in sequence. A subgraph continues the count of the node that runs it.
     pub step_limit: u32,
 }
 
@@ -44,35 +43,35 @@ impl std::fmt::Debug for RunOptions {
     }
 }
 
-/// Something an observer sees. Only [`Signal::Event`] outlives the process.
+/// Signal to an observer. Only [`Signal::Event`] is stored; the others are lost with the process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Signal<'a> {
-    /// A node has finished without failing.
+    /// A node finished without an error.
     NodeFinished {
         node: &'static str,
     },
     Effect {
-        key: &'a Key,
+        key: &'a EffectKey,
         stage: EffectStage,
     },
-    /// An event, with the id it has in the journal.
+    /// An event, with its id in the journal.
     Event {
         id: Option<u64>,
-        event: &'a Event,
+        event: &'a GraphEvent,
     },
 }
 
-/// How far an effect is.
+/// Progress of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectStage {
-    /// It is being done, and not known to the journal yet.
+    /// The call is running and has no record yet.
     Started,
-    /// It is done and in the journal.
+    /// The call is done and its outcome is in the journal.
     Recorded,
-    /// It was in the journal.
+    /// The outcome was already in the journal.
     Replayed,
-    /// It was taken over from the run that this one was forked from.
+    /// The outcome was copied from the run that this one was forked from.
     Inherited,
-    /// It failed, now or when it was recorded. What this means for the run is the node's business.
+    /// The call failed, now or in an earlier attempt. The node decides whether this ends the run.
     Failed,
 }

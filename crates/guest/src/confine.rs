@@ -1,4 +1,4 @@
-//! What is laid on every program under trial, whatever the walls around the sandbox are.
+//! Confinement of every program under trial, on any backend: resource limits, Landlock and seccomp.
 
 use std::io;
 
@@ -9,41 +9,44 @@ use landlock::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::seccomp::Filter;
+use crate::seccomp::SeccompFilter;
 
-/// Folders that programs may write to, if they are there.
+/// Folders that programs may write to, if they exist.
 const WRITABLE: [&str; 3] = ["/tmp", "/workspace", "/dev/shm"];
 
 /// Devices that programs may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The newest of Landlock's rules that we know to be right for us.
-const NEWEST: ABI = ABI::V5;
+/// Newest Landlock ABI that these rules were checked against.
+const LANDLOCK_ABI: ABI = ABI::V5;
 
-/// Makes those that are links to folders which are not there yet: a disk that is made with the
-/// sandbox is empty.
+/// Creates the targets of the [`WRITABLE`] folders that are symbolic links: a disk created with the sandbox is empty.
 pub(crate) fn make_writable_folders() {
     for folder in WRITABLE.iter().filter_map(|folder| std::fs::read_link(folder).ok()) {
-        // That it is missing is told to whoever needs it.
+        // If this fails, the program that uses the folder gets the error.
         let _ = std::fs::create_dir(folder);
     }
 }
 
-/// Everything that can be made ready once and laid on each program.
+/// Resource limits, Landlock rules and seccomp filter, built once and applied to each program.
 pub(crate) struct Confinement {
-    filter: Filter,
+    filter: SeccompFilter,
     landlock: RulesetCreated,
     limits: GuestLimits,
 }
 
 impl Confinement {
     pub(crate) fn new(limits: GuestLimits) -> Result<Confinement, String> {
-        // Where the kernel has no Landlock, the rules are empty and do nothing.
+        // On a kernel without Landlock, the rules are empty and have no effect.
         let landlock = rules(&DEVICES).map_err(|error| format!("Landlock: {error}"))?;
-        Ok(Confinement { filter: Filter::new(limits.watch_memory.is_some())?, landlock, limits })
+        Ok(Confinement {
+            filter: SeccompFilter::new(limits.watch_memory.is_some())?,
+            landlock,
+            limits,
+        })
     }
 
-    /// Lays everything on this process, which is about to become the program.
+    /// Confines this process, which is about to `exec` the program.
     pub(crate) fn apply(&self) -> io::Result<()> {
         self.set_limits()?;
         rustix::thread::set_no_new_privs(true)?;
@@ -54,12 +57,12 @@ impl Confinement {
     fn set_limits(&self) -> io::Result<()> {
         let limits = &self.limits;
         let mut all = vec![
-            // Not 0: where crashes go to a program, only 1 keeps the kernel from starting it.
+            // Not 0: if `core_pattern` pipes to a program, only a limit of 1 keeps the kernel from starting it.
             (Resource::Core, 1),
-            // Half of what a user of the host commonly has. Less where that may be the same user, and
-            // nobody keeps an account: what watches over descriptors grows with their square.
+            // Half of a host user's usual limit. Less where programs may run as that same user without a
+            // cgroup: the kernel memory used to watch descriptors grows with the square of their number.
             (Resource::Nofile, if limits.watch_memory.is_some() { 256 } else { 512 }),
-            // Nobody's share of the processor is beside the point.
+            // Programs must not raise their own scheduling priority.
             (Resource::Rtprio, 0),
             (Resource::Nice, 0),
             (Resource::Fsize, limits.file_bytes),
@@ -68,28 +71,28 @@ impl Confinement {
             (Resource::Sigpending, 1024),
         ];
         all.extend(limits.processes.map(|count| (Resource::Nproc, count)));
-        // The watch should see it first, as only then can it be told why the program ended; this is
-        // for what grows faster than it looks.
+        // Twice the limit, so that the memory watch acts first and can report why the program ended. This
+        // limit stops programs that grow faster than the watch polls.
         all.extend(limits.watch_memory.map(|bytes| (Resource::Data, bytes.saturating_mul(2))));
         all.extend(limits.cpu_seconds.map(|seconds| (Resource::Cpu, seconds)));
         for (resource, value) in all {
-            // Never more than what we have ourselves.
-            let most = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let value = Some(value.min(most));
+            // An unprivileged process cannot raise its own hard limit.
+            let hard_limit = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let value = Some(value.min(hard_limit));
             setrlimit(resource, Rlimit { current: value, maximum: value })?;
         }
         Ok(())
     }
 }
 
-/// Everything may be read and run, and only the writable places and these devices written to.
+/// Landlock rules: read and execute everywhere, write only to the [`WRITABLE`] folders and these devices.
 pub(crate) fn rules(devices: &[&str]) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
-    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
-    let read = AccessFs::from_read(NEWEST);
+    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(LANDLOCK_ABI))?.create()?;
+    let read = AccessFs::from_read(LANDLOCK_ABI);
     rules = rules.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
     for folder in WRITABLE {
         if let Ok(folder) = PathFd::new(folder) {
-            rules = rules.add_rule(PathBeneath::new(folder, AccessFs::from_all(NEWEST)))?;
+            rules = rules.add_rule(PathBeneath::new(folder, AccessFs::from_all(LANDLOCK_ABI)))?;
         }
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;

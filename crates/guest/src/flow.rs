@@ -1,4 +1,4 @@
-//! Bytes into a program and out of it, on credit and never waiting.
+//! Non-blocking transfer of a program's input and output, with credit-based flow control.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,29 +6,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use assize_protocol::{Frame, StreamId, WINDOW};
 use rustix::io::Errno;
 
-use crate::link::Link;
+use crate::link::HostChannel;
 
-/// Bytes that go into a program.
-pub(crate) struct Input {
-    /// Closed once the program wants no more, or no more comes.
+/// Pipe into a program, with the bytes that the program has not read yet.
+pub(crate) struct InputPipe {
+    /// `None` once the program has closed its end, or the host has sent everything.
     pipe: Option<OwnedFd>,
     pub(crate) port: u8,
     pending: VecDeque<u8>,
     ends: bool,
 }
 
-impl Input {
-    pub(crate) fn new(pipe: Option<OwnedFd>, port: u8) -> Input {
-        Input { pipe, port, pending: VecDeque::new(), ends: false }
+impl InputPipe {
+    pub(crate) fn new(pipe: Option<OwnedFd>, port: u8) -> InputPipe {
+        InputPipe { pipe, port, pending: VecDeque::new(), ends: false }
     }
 
-    /// Where to wait for room.
+    /// The descriptor to poll for writability, if bytes are pending.
     pub(crate) fn wants_room(&self) -> Option<BorrowedFd<'_>> {
         let pending = !self.pending.is_empty() || self.ends;
         self.pipe.as_ref().filter(|_| pending).map(AsFd::as_fd)
     }
 
-    pub(crate) fn give(&mut self, stream: StreamId, bytes: &[u8], link: &mut Link) {
+    /// Queues bytes from the host. Discards them if the pipe is closed.
+    pub(crate) fn give(&mut self, stream: StreamId, bytes: &[u8], link: &mut HostChannel) {
         if self.pipe.is_some() {
             self.pending.extend(bytes);
             self.push(stream, link);
@@ -37,13 +38,13 @@ impl Input {
         }
     }
 
-    pub(crate) fn end(&mut self, stream: StreamId, link: &mut Link) {
+    pub(crate) fn end(&mut self, stream: StreamId, link: &mut HostChannel) {
         self.ends = true;
         self.push(stream, link);
     }
 
-    /// Writes as much as the program takes now.
-    pub(crate) fn push(&mut self, stream: StreamId, link: &mut Link) {
+    /// Writes as much as the pipe accepts without blocking.
+    pub(crate) fn push(&mut self, stream: StreamId, link: &mut HostChannel) {
         let Some(pipe) = &self.pipe else { return };
         let mut written = 0;
         let mut broken = false;
@@ -55,7 +56,7 @@ impl Input {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // It closed its input; what more comes is nobody's.
+                // The program closed its input; discard the rest.
                 Err(_) => {
                     written += self.pending.len();
                     self.pending.clear();
@@ -69,7 +70,7 @@ impl Input {
         self.grant(stream, written, link);
     }
 
-    fn grant(&self, stream: StreamId, bytes: usize, link: &mut Link) {
+    fn grant(&self, stream: StreamId, bytes: usize, link: &mut HostChannel) {
         if bytes > 0 {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Frame::put_credit(link.out(), stream, self.port, bytes);
@@ -77,55 +78,59 @@ impl Input {
     }
 }
 
-/// Bytes that come out of a program.
-pub(crate) struct Output {
+/// Pipe out of a program.
+pub(crate) struct OutputPipe {
     pipe: Option<OwnedFd>,
     pub(crate) port: u8,
-    /// How much the host still has room for.
+    /// Bytes that the host still has room for.
     credit: u32,
-    /// How much may still be sent before the rest is thrown away.
+    /// Bytes left of the output limit; output beyond it is discarded.
     allowed: u64,
     pub(crate) cut: bool,
-    /// What was in the pipe when the program ended and was not sent yet. What its children that live
-    /// on write after it is not waited for.
+    /// Bytes still in the pipe of an ended program. Later output of surviving child processes is not waited for.
     owed: Option<u64>,
 }
 
-impl Output {
-    pub(crate) fn new(pipe: OwnedFd, port: u8, allowed: u64) -> Output {
-        Output { pipe: Some(pipe), port, credit: WINDOW, allowed, cut: false, owed: None }
+impl OutputPipe {
+    pub(crate) fn new(pipe: OwnedFd, port: u8, allowed: u64) -> OutputPipe {
+        OutputPipe { pipe: Some(pipe), port, credit: WINDOW, allowed, cut: false, owed: None }
     }
 
     pub(crate) fn add_credit(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes);
     }
 
-    /// Where to wait for more, if there is room for it.
+    /// The descriptor to poll for output, if the host has room or the output is discarded.
     pub(crate) fn wants_bytes(&self) -> Option<BorrowedFd<'_>> {
         let room = self.credit > 0 || self.allowed == 0;
         self.pipe.as_ref().filter(|_| room).map(AsFd::as_fd)
     }
 
-    /// Takes note that the program ended.
+    /// Records that the program has ended.
     pub(crate) fn note_end(&mut self) {
-        let waiting = self.pipe.as_ref().map(|pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0));
-        self.owed = Some(waiting.unwrap_or(0));
+        let unread = self.pipe.as_ref().map(|pipe| rustix::io::ioctl_fionread(pipe).unwrap_or(0));
+        self.owed = Some(unread.unwrap_or(0));
     }
 
-    /// Whether all that the program wrote is sent.
+    /// Whether everything the program wrote has been sent.
     pub(crate) fn is_done(&self) -> bool {
         self.pipe.is_none() || self.owed == Some(0)
     }
 
-    /// Sends one piece on. `false` when there is none for now, or never again.
-    pub(crate) fn pull(&mut self, stream: StreamId, buffer: &mut [u8], link: &mut Link) -> bool {
+    /// Forwards one chunk to the host. Returns `false` if there is nothing to forward now.
+    pub(crate) fn pull(
+        &mut self,
+        stream: StreamId,
+        buffer: &mut [u8],
+        link: &mut HostChannel,
+    ) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         let discarding = self.allowed == 0;
-        let most = if discarding { buffer.len() } else { buffer.len().min(self.credit as usize) };
-        if most == 0 || !link.has_room() {
+        let size = if discarding { buffer.len() } else { buffer.len().min(self.credit as usize) };
+        if size == 0 || !link.has_room() {
             return false;
         }
-        match rustix::io::read(pipe, &mut buffer[..most]) {
+        match rustix::io::read(pipe, &mut buffer[..size]) {
             Ok(0) => {
                 self.pipe = None;
                 false
@@ -141,7 +146,7 @@ impl Output {
             }
             Err(Errno::INTR) => true,
             Err(Errno::AGAIN) => {
-                // Somebody else has read what was owed.
+                // Another process has read the remaining bytes from the pipe.
                 self.owed = self.owed.map(|_| 0);
                 false
             }

@@ -1,28 +1,33 @@
-//! The channel to the host: frames in, frames out, never waiting.
+//! Non-blocking channel to the host: decodes incoming frames and queues outgoing ones.
 
 use std::os::fd::BorrowedFd;
 
-use assize_protocol::{Cause, Decoder, Failure, Frame, FrameError, Kind, Reply, StreamId};
+use assize_protocol::{
+    Frame, FrameDecoder, FrameError, FrameKind, GuestFailure, GuestFailureCause, GuestReply,
+    StreamId,
+};
 use rustix::io::Errno;
 
-/// Beyond this nothing more is read from programs until the host has taken some.
-const ENOUGH: usize = 512 * 1024;
+/// Queued bytes at which the guest agent stops reading from programs until the host has read some.
+const MAX_QUEUED: usize = 512 * 1024;
 
-pub(crate) struct Link {
-    decoder: Decoder,
+/// Channel to the host, on standard input and output.
+pub(crate) struct HostChannel {
+    decoder: FrameDecoder,
     outgoing: Vec<u8>,
-    /// How much of it is sent.
+    /// Number of bytes of `outgoing` that are already sent.
     sent: usize,
     buffer: Vec<u8>,
 }
 
-impl Link {
-    pub(crate) fn new() -> Result<Link, String> {
-        for fd in [Link::input(), Link::output()] {
-            rustix::io::ioctl_fionbio(fd, true).map_err(|error| format!("the channel: {error}"))?;
+impl HostChannel {
+    pub(crate) fn new() -> Result<HostChannel, String> {
+        for fd in [HostChannel::input(), HostChannel::output()] {
+            rustix::io::ioctl_fionbio(fd, true)
+                .map_err(|error| format!("cannot use the channel: {error}"))?;
         }
-        Ok(Link {
-            decoder: Decoder::new(),
+        Ok(HostChannel {
+            decoder: FrameDecoder::new(),
             outgoing: Vec::new(),
             sent: 0,
             buffer: vec![0; 64 * 1024],
@@ -37,9 +42,9 @@ impl Link {
         rustix::stdio::stdout()
     }
 
-    /// Reads what has come. `false` when the host is gone.
+    /// Reads available bytes. Returns `false` if the host has disconnected.
     pub(crate) fn fill(&mut self) -> bool {
-        match rustix::io::read(Link::input(), &mut self.buffer) {
+        match rustix::io::read(HostChannel::input(), &mut self.buffer) {
             Ok(0) => false,
             Ok(count) => {
                 self.decoder.push(&self.buffer[..count]);
@@ -54,10 +59,10 @@ impl Link {
         self.decoder.next_frame()
     }
 
-    /// Sends as much as the host takes now. `false` when it is gone.
+    /// Sends as much as possible without blocking. Returns `false` if the host has disconnected.
     pub(crate) fn flush(&mut self) -> bool {
         while self.waiting() {
-            match rustix::io::write(Link::output(), &self.outgoing[self.sent..]) {
+            match rustix::io::write(HostChannel::output(), &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => return true,
                 Err(Errno::INTR) => {}
@@ -69,26 +74,28 @@ impl Link {
         true
     }
 
+    /// Whether bytes are queued.
     pub(crate) fn waiting(&self) -> bool {
         self.sent < self.outgoing.len()
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.outgoing.len() - self.sent < ENOUGH
+        self.outgoing.len() - self.sent < MAX_QUEUED
     }
 
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.outgoing
     }
 
-    /// Ends a stream.
-    pub(crate) fn reply(&mut self, stream: StreamId, reply: &Reply) {
-        let put = Frame::put_message(&mut self.outgoing, Kind::Done, stream, reply);
+    /// Ends a stream with its reply.
+    pub(crate) fn reply(&mut self, stream: StreamId, reply: &GuestReply) {
+        let put = Frame::put_message(&mut self.outgoing, FrameKind::Done, stream, reply);
         if let Err(error) = put {
-            // A list of very long names.
-            let failure = Failure { cause: Cause::TooLarge, message: error.to_string() };
-            let failed = Reply::Failed(failure);
-            let _ = Frame::put_message(&mut self.outgoing, Kind::Done, stream, &failed);
+            // For example a listing with very long names.
+            let failure =
+                GuestFailure { cause: GuestFailureCause::TooLarge, message: error.to_string() };
+            let failed = GuestReply::Failed(failure);
+            let _ = Frame::put_message(&mut self.outgoing, FrameKind::Done, stream, &failed);
         }
     }
 }

@@ -1,12 +1,11 @@
-//! The guest: one small static program that is inside every sandbox, and the home of all `unsafe`.
+//! Guest agent: the small static program inside every sandbox. All `unsafe` code of the workspace is here.
 //!
-//! It has several parts. `keep` builds a jail around itself and watches over it from outside
-//! ([`jail`]); `init` is the first process of a machine ([`machine`]); in other sandboxes something
-//! else built the walls. `serve`, inside, does what the host asks on the channel that is its standard
-//! input and output ([`serve`]): it runs programs, each confined once more ([`confine`]), and reads and
-//! writes files. `ticks` tells how fast this processor counts.
+//! Subcommands: `keep` builds a jail and supervises it from outside ([`jail`]). `init` is PID 1 of a microVM
+//! ([`machine`]). `serve` is PID 1 of a Docker container. All three end in [`serve`], which executes the host's
+//! requests on the channel that is standard input and output: it runs programs, each confined once more
+//! ([`confine`]), and reads and writes files. `ticks` prints the frequency of the CPU's time-stamp counter.
 //!
-//! It is single-threaded throughout: whatever follows a fork may do as it likes.
+//! The process has one thread, so code after a fork may allocate and take locks.
 
 mod confine;
 mod files;
@@ -23,7 +22,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-/// Serves as the first process of a container: as root of it, if it is started so, with programs as another user.
+/// Runs as PID 1 of a container. If started as root, drops capabilities and runs programs as another user.
 fn serve_in_container() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return serve::serve(None, None, Vec::new());
@@ -33,19 +32,20 @@ fn serve_in_container() -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    // The file that we were started from has no name of its own.
+    // The executable is a memfd started as `/proc/self/fd/N`, so the default name would be a number.
     let _ = rustix::thread::set_name(c"assize-guest");
     let outcome = match std::env::args().nth(1).as_deref() {
         Some("keep") => jail::keep(),
         Some("serve") => serve_in_container(),
         Some("init") => machine::init(),
         Some("ticks") => machine::tell_ticks(),
-        _ => Err("this program is started by assize inside its sandboxes".to_owned()),
+        _ => Err("usage: assize starts this program inside its sandboxes; do not run it yourself"
+            .to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            // The host reads it, and puts it into its own words.
+            // The host reads stderr and includes the text in its own error.
             let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
             ExitCode::FAILURE
         }

@@ -1,39 +1,40 @@
-//! A program that was started ahead of time and waits until it is needed.
+//! Program started ahead of time, which blocks until an `Exec` request uses it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use assize_protocol::Exec;
+use assize_protocol::ExecRequest;
 
 use crate::sys::Pid;
 
-pub(crate) struct Prepared {
-    /// What it was started with; what it is told to do begins with the same.
+/// Prepared program: started, and blocked on [`Prepared::gate`].
+pub(crate) struct PreparedProgram {
+    /// Its command line; an `Exec` that uses it must have the same beginning.
     pub(crate) argv: Vec<String>,
     pub(crate) pid: Pid,
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
-    /// Our end of what it waits on.
+    /// The guest agent's end of the socket on which the program waits.
     pub(crate) gate: OwnedFd,
+    /// Whether the program has reported that it is ready.
     pub(crate) ready: bool,
 }
 
-impl Prepared {
-    /// Takes the word that it is ready. `false` when it is gone instead.
+impl PreparedProgram {
+    /// Reads the byte that reports readiness. Returns `false` if the program has exited instead.
     pub(crate) fn hear(&mut self) -> bool {
         let mut byte = [0; 1];
         self.ready = matches!(rustix::io::read(&self.gate, &mut byte), Ok(1));
         self.ready
     }
 
-    /// Whether this is the program that is asked for.
-    pub(crate) fn is_meant(&self, exec: &Exec) -> bool {
+    /// Whether this program can serve the request.
+    pub(crate) fn is_meant(&self, exec: &ExecRequest) -> bool {
         exec.prepared && self.ready && exec.argv.starts_with(&self.argv)
     }
 
-    /// Lets it go on. The line is far shorter than what the gate holds, so this does not wait; one
-    /// that were not would go to a program that is not prepared, see [`Prepared::fits`].
+    /// Releases the program with its arguments. Does not block if the line [fits](Prepared::fits).
     pub(crate) fn let_go(&self, line: &str) -> bool {
         rustix::io::write(&self.gate, line.as_bytes()) == Ok(line.len())
     }
@@ -44,7 +45,7 @@ impl Prepared {
         line
     }
 
-    /// Whether a line can be said in one breath.
+    /// Whether a line fits into the socket's buffer. If not, the program is started without preparation.
     pub(crate) fn fits(line: &str) -> bool {
         line.len() <= 64 * 1024
     }

@@ -1,4 +1,4 @@
-//! One program that runs: how it is started, what goes in and out of it, how it ended.
+//! Programs in the sandbox: starting them, moving their input and output, recording how they ended.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,64 +7,73 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use assize_protocol::{Cause, Ended, Exec, Failure, Prepare, StreamId, port};
+use assize_protocol::{
+    ExecRequest, GuestFailure, GuestFailureCause, PrepareRequest, ProgramExit, StreamId, port,
+};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::confine::Confinement;
 use crate::files;
-use crate::flow::{Input, Output};
-use crate::link::Link;
-use crate::machine::Group;
-use crate::prepared::Prepared;
+use crate::flow::{InputPipe, OutputPipe};
+use crate::link::HostChannel;
+use crate::machine::ProgramCgroup;
+use crate::prepared::PreparedProgram;
 use crate::sys::{self, Pid, Reaped};
 
-/// The modes of pipes.
-const WRITTEN: u32 = 0o222;
-const READ: u32 = 0o444;
+/// File modes of the pipes that a program writes to and reads from.
+const WRITE_ONLY: u32 = 0o222;
+const READ_ONLY: u32 = 0o444;
 
-/// Starts programs: under which user, and confined how.
-pub(crate) struct Starter {
+/// Starts programs with their user, cgroup and confinement.
+pub(crate) struct Launcher {
     pub(crate) confinement: Rc<Confinement>,
-    /// The user that programs become, where that is another than the guest's.
+    /// The user that programs run as, if it differs from the guest agent's.
     pub(crate) user: Option<u32>,
-    /// What they become members of, where that is for the guest to do.
-    pub(crate) group: Option<Rc<Group>>,
+    /// The cgroup that programs enter, in a microVM.
+    pub(crate) group: Option<Rc<ProgramCgroup>>,
 }
 
-/// A process just started, with the ends of its pipes that are ours.
+/// Process just started, with the guest agent's ends of its pipes.
 struct Started {
     pid: Pid,
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    /// What it talks to the host on, to be written to and to be read from.
+    /// Descriptors for messages between program and host: to the program, and from it.
     talk: Option<(OwnedFd, OwnedFd)>,
 }
 
-impl Starter {
-    pub(crate) fn run(&self, stream: StreamId, exec: &Exec) -> Result<Program, Failure> {
-        let talk = exec.talk.then(door).transpose()?;
+impl Launcher {
+    pub(crate) fn run(
+        &self,
+        stream: StreamId,
+        exec: &ExecRequest,
+    ) -> Result<RunningProgram, GuestFailure> {
+        let talk = exec.talk.then(new_socket_pair).transpose()?;
         let (ours, theirs) = talk.unzip();
         let mut started = self.start(&exec.argv, &exec.env, &exec.cwd, exec.stdin, theirs)?;
         if let Some(ours) = ours {
             rustix::io::ioctl_fionbio(&ours, true)
-                .map_err(|error| cannot("use a door", &error.into()))?;
-            let second = ours.try_clone().map_err(|error| cannot("make a door", &error))?;
+                .map_err(|error| cannot("configure a socket", &error.into()))?;
+            let second = ours.try_clone().map_err(|error| cannot("duplicate a socket", &error))?;
             started.talk = Some((ours, second));
         }
-        Ok(Program::new(stream, started, exec, false))
+        Ok(RunningProgram::new(stream, started, exec, false))
     }
 
-    /// Starts a program that waits at its gate.
-    pub(crate) fn prepare(&self, prepare: &Prepare) -> Result<Prepared, Failure> {
-        let (ours, theirs) = door()?;
+    /// Starts a program that waits until it is released.
+    pub(crate) fn prepare(
+        &self,
+        prepare: &PrepareRequest,
+    ) -> Result<PreparedProgram, GuestFailure> {
+        let (ours, theirs) = new_socket_pair()?;
         let started = self.start(&prepare.argv, &prepare.env, &prepare.cwd, true, Some(theirs))?;
         let Started { pid, stdin: Some(stdin), stdout, stderr, .. } = started else {
-            return Err(cannot("make a pipe", &Errno::BADF.into()));
+            return Err(cannot("create a pipe", &Errno::BADF.into()));
         };
-        Ok(Prepared {
+        Ok(PreparedProgram {
             argv: prepare.argv.clone(),
             pid,
             stdin,
@@ -81,22 +90,22 @@ impl Starter {
         env: &BTreeMap<String, String>,
         cwd: &str,
         stdin: bool,
-        door: Option<OwnedFd>,
-    ) -> Result<Started, Failure> {
+        socket: Option<OwnedFd>,
+    ) -> Result<Started, GuestFailure> {
         let Some((name, arguments)) = argv.split_first() else {
-            return Err(Failure::new(Cause::Invalid, "no program is named"));
+            return Err(GuestFailure::new(GuestFailureCause::Invalid, "the command line is empty"));
         };
         let mut command = Command::new(name);
         command.args(arguments).env_clear().envs(env).current_dir(cwd);
-        let (stdout, their_stdout) = pipe_with_mode(WRITTEN)?;
-        let (stderr, their_stderr) = pipe_with_mode(WRITTEN)?;
-        let (their_stdin, stdin) = stdin.then(|| pipe_with_mode(READ)).transpose()?.unzip();
-        command.stdin(match (their_stdin, &door) {
+        let (stdout, their_stdout) = pipe_with_mode(WRITE_ONLY)?;
+        let (stderr, their_stderr) = pipe_with_mode(WRITE_ONLY)?;
+        let (their_stdin, stdin) = stdin.then(|| pipe_with_mode(READ_ONLY)).transpose()?.unzip();
+        command.stdin(match (their_stdin, &socket) {
             (Some(pipe), _) => Stdio::from(pipe),
-            // Not every language opens a descriptor by its number.
-            (None, Some(door)) => {
-                Stdio::from(door.try_clone().map_err(|error| cannot("make a door", &error))?)
-            }
+            // Some languages cannot open a descriptor by its number.
+            (None, Some(socket)) => Stdio::from(
+                socket.try_clone().map_err(|error| cannot("duplicate a socket", &error))?,
+            ),
             (None, None) => Stdio::null(),
         });
         command.stdout(their_stdout).stderr(their_stderr);
@@ -108,52 +117,51 @@ impl Starter {
         sys::before_exec(&mut command, move || {
             sys::unblock_signals();
             rustix::process::setsid()?;
-            if let Some(door) = &door {
-                sys::give_as(door, DOOR)?;
+            if let Some(socket) = &socket {
+                sys::give_as(socket, SOCKET_FD)?;
             }
             child.apply()
         });
         let child = command.spawn().map_err(|error| not_started(name, cwd, &error))?;
         let pid = child.id().cast_signed();
-        self.offer_to_the_kernel(pid);
+        self.prefer_for_oom_kill(pid);
         let started = Started { pid, stdin, stdout, stderr, talk: None };
         for pipe in started.stdin.iter().chain([&started.stdout, &started.stderr]) {
             rustix::io::ioctl_fionbio(pipe, true)
-                .map_err(|error| cannot("use a pipe", &error.into()))?;
+                .map_err(|error| cannot("configure a pipe", &error.into()))?;
         }
         Ok(started)
     }
 
-    /// Has it be the first to go when memory runs out. Without a `/proc` it is the largest that goes,
-    /// which will do.
-    fn offer_to_the_kernel(&self, pid: Pid) {
+    /// Makes the process the OOM killer's first choice. Without `/proc`, the largest process is acceptable.
+    fn prefer_for_oom_kill(&self, pid: Pid) {
         let write = || std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000");
         let _ = sys::as_user(self.user, write);
     }
 }
 
-/// A pipe. The program may open its own end again by its name: what it writes to as [`WRITTEN`], and not to take back
-/// what it wrote; what it reads as [`READ`].
-fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), Failure> {
+/// Creates a pipe. The mode limits how a program can reopen its end through `/proc`: an output pipe only for writing,
+/// so that the program cannot read its output back, and an input pipe only for reading.
+fn pipe_with_mode(mode: u32) -> Result<(OwnedFd, OwnedFd), GuestFailure> {
     let made = pipe_with(PipeFlags::CLOEXEC).and_then(|(reading, writing)| {
         rustix::fs::fchmod(&reading, rustix::fs::Mode::from_raw_mode(mode))?;
         Ok((reading, writing))
     });
-    made.map_err(|error| cannot("make a pipe", &error.into()))
+    made.map_err(|error| cannot("create a pipe", &error.into()))
 }
 
-/// What a closure that runs in the child needs: the guest has one thread, and the child is a copy.
+/// Data for the closure that runs in the forked child.
 struct ForChild {
     confinement: Rc<Confinement>,
-    group: Option<Rc<Group>>,
+    group: Option<Rc<ProgramCgroup>>,
 }
 
 #[expect(
     unsafe_code,
-    reason = "the closure is asked to be Send and Sync, which a fork has no use for"
+    reason = "`pre_exec` requires Send and Sync, although a fork shares nothing between threads"
 )]
 mod for_child {
-    // SAFETY: the guest has one thread; nothing is ever sent or shared between threads.
+    // SAFETY: the guest agent has one thread; nothing is ever sent or shared between threads.
     unsafe impl Send for super::ForChild {}
     // SAFETY: as above.
     unsafe impl Sync for super::ForChild {}
@@ -168,68 +176,74 @@ impl ForChild {
     }
 }
 
-/// The descriptor on which a program that waits is let go, and on which one that may talk to the host
-/// does so.
-const DOOR: i32 = 3;
+/// Descriptor, in the program, of the socket that releases a prepared program or carries messages to the host.
+const SOCKET_FD: i32 = 3;
 
-/// Both ends of it: ours and the program's.
-fn door() -> Result<(OwnedFd, OwnedFd), Failure> {
+/// Creates that socket: the guest agent's end and the program's end.
+fn new_socket_pair() -> Result<(OwnedFd, OwnedFd), GuestFailure> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|error| cannot("make a door", &error.into()))
+        .map_err(|error| cannot("create a socket pair", &error.into()))
 }
 
-fn cannot(what: &str, error: &std::io::Error) -> Failure {
-    Failure { cause: Cause::Other, message: format!("cannot {what}: {error}") }
+fn cannot(action: &str, error: &std::io::Error) -> GuestFailure {
+    GuestFailure { cause: GuestFailureCause::Other, message: format!("cannot {action}: {error}") }
 }
 
-/// The program or its folder may be at fault; only one of them is named by the kernel's answer.
-fn not_started(name: &str, cwd: &str, error: &std::io::Error) -> Failure {
+/// Explains why a program did not start. The kernel's error is the same for a missing program and a missing folder.
+fn not_started(name: &str, cwd: &str, error: &std::io::Error) -> GuestFailure {
     let (cause, message) = match error.kind() {
         _ if !std::path::Path::new(cwd).is_dir() => {
-            (Cause::NotFound, format!("there is no folder `{cwd}` in the sandbox"))
+            (GuestFailureCause::NotFound, format!("there is no folder `{cwd}` in the sandbox"))
         }
         std::io::ErrorKind::NotFound => {
-            (Cause::NotFound, format!("there is no program `{name}` in the sandbox"))
+            (GuestFailureCause::NotFound, format!("there is no program `{name}` in the sandbox"))
         }
         std::io::ErrorKind::PermissionDenied => {
-            (Cause::Denied, format!("`{name}` cannot be run: {error}"))
+            (GuestFailureCause::Denied, format!("no permission to run `{name}`: {error}"))
         }
-        _ => (Cause::Other, format!("`{name}` cannot be started: {error}")),
+        _ => (GuestFailureCause::Other, format!("cannot start `{name}`: {error}")),
     };
-    Failure { cause, message }
+    GuestFailure { cause, message }
 }
 
-pub(crate) struct Program {
+/// Running program, and the stream of the request that started it.
+pub(crate) struct RunningProgram {
     stream: StreamId,
     pub(crate) pid: Pid,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
+    inputs: Vec<InputPipe>,
+    outputs: Vec<OutputPipe>,
     began: Instant,
     deadline: Instant,
-    ended: Option<Ended>,
+    ended: Option<ProgramExit>,
     prepared: bool,
+    /// Whether all processes it started are killed when it ends.
     pub(crate) ends_all: bool,
     pub(crate) timed_out: bool,
     pub(crate) out_of_memory: bool,
-    /// How many had been killed for want of memory before it began, where that is known.
+    /// The cgroup's OOM kill count when the program started; 0 without a cgroup.
     pub(crate) killed_before: u64,
 }
 
-impl Program {
-    fn new(stream: StreamId, started: Started, exec: &Exec, prepared: bool) -> Program {
+impl RunningProgram {
+    fn new(
+        stream: StreamId,
+        started: Started,
+        exec: &ExecRequest,
+        prepared: bool,
+    ) -> RunningProgram {
         let limits = &exec.limits;
         let began = Instant::now();
-        let mut inputs = vec![Input::new(started.stdin, port::IN)];
+        let mut inputs = vec![InputPipe::new(started.stdin, port::IN)];
         let mut outputs = vec![
-            Output::new(started.stdout, port::OUT, limits.output_bytes),
-            Output::new(started.stderr, port::ERR, limits.output_bytes),
+            OutputPipe::new(started.stdout, port::OUT, limits.output_bytes),
+            OutputPipe::new(started.stderr, port::ERR, limits.output_bytes),
         ];
         if let Some((to, from)) = started.talk {
-            inputs.push(Input::new(Some(to), port::TALK));
-            // The host counts what is said there.
-            outputs.push(Output::new(from, port::TALK, u64::MAX));
+            inputs.push(InputPipe::new(Some(to), port::TALK));
+            // The host limits these messages itself.
+            outputs.push(OutputPipe::new(from, port::TALK, u64::MAX));
         }
-        Program {
+        RunningProgram {
             stream,
             pid: started.pid,
             inputs,
@@ -245,30 +259,30 @@ impl Program {
         }
     }
 
-    /// The program that waited, let go with these arguments.
+    /// Releases a prepared program with a line of arguments. Returns `None` if it does not accept the line.
     pub(crate) fn let_go(
         stream: StreamId,
-        waiting: Prepared,
-        exec: &Exec,
+        waiting: PreparedProgram,
+        exec: &ExecRequest,
         line: &str,
-    ) -> Option<Program> {
+    ) -> Option<RunningProgram> {
         if !waiting.let_go(line) {
             return None;
         }
-        let Prepared { pid, stdin, stdout, stderr, .. } = waiting;
+        let PreparedProgram { pid, stdin, stdout, stderr, .. } = waiting;
         let stdin = exec.stdin.then_some(stdin);
         let started = Started { pid, stdin, stdout, stderr, talk: None };
-        Some(Program::new(stream, started, exec, true))
+        Some(RunningProgram::new(stream, started, exec, true))
     }
 
-    /// What to wait for: its output where the host has room.
+    /// Descriptors to poll for output.
     pub(crate) fn reads(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.outputs.iter().filter_map(Output::wants_bytes)
+        self.outputs.iter().filter_map(OutputPipe::wants_bytes)
     }
 
-    /// And room in its input where there is some to give.
+    /// Descriptors to poll for room, where input is pending.
     pub(crate) fn writes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.inputs.iter().filter_map(Input::wants_room)
+        self.inputs.iter().filter_map(InputPipe::wants_room)
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -279,7 +293,7 @@ impl Program {
         self.ended.is_none()
     }
 
-    pub(crate) fn input(&mut self, port: u8) -> Option<&mut Input> {
+    pub(crate) fn input(&mut self, port: u8) -> Option<&mut InputPipe> {
         self.inputs.iter_mut().find(|input| input.port == port)
     }
 
@@ -289,8 +303,8 @@ impl Program {
         }
     }
 
-    /// Moves what can be moved, a piece at a time so that others have their turn.
-    pub(crate) fn move_bytes(&mut self, buffer: &mut [u8], link: &mut Link) {
+    /// Moves available input and output, one chunk per pipe, so that other programs get their turn.
+    pub(crate) fn move_bytes(&mut self, buffer: &mut [u8], link: &mut HostChannel) {
         for input in &mut self.inputs {
             input.push(self.stream, link);
         }
@@ -299,10 +313,10 @@ impl Program {
         }
     }
 
-    /// Takes note that its process ended.
+    /// Records that the process has ended.
     pub(crate) fn note_end(&mut self, reaped: &Reaped) {
-        self.outputs.iter_mut().for_each(Output::note_end);
-        self.ended = Some(Ended {
+        self.outputs.iter_mut().for_each(OutputPipe::note_end);
+        self.ended = Some(ProgramExit {
             exit_code: reaped.exit_code,
             signal: reaped.signal,
             timed_out: self.timed_out,
@@ -315,14 +329,18 @@ impl Program {
         });
     }
 
-    /// How it ended, once all it wrote is sent.
-    pub(crate) fn outcome(&mut self, buffer: &mut [u8], link: &mut Link) -> Option<Ended> {
+    /// Returns how the program ended, once all its output has been sent.
+    pub(crate) fn outcome(
+        &mut self,
+        buffer: &mut [u8],
+        link: &mut HostChannel,
+    ) -> Option<ProgramExit> {
         self.ended.as_ref()?;
         for output in &mut self.outputs {
             while !output.is_done() && output.pull(self.stream, buffer, link) {}
         }
-        let done = self.outputs.iter().all(Output::is_done);
+        let done = self.outputs.iter().all(OutputPipe::is_done);
         let cut = self.outputs.iter().any(|output| output.cut);
-        self.ended.take_if(|_| done).map(|ended| Ended { output_cut: cut, ..ended })
+        self.ended.take_if(|_| done).map(|ended| ProgramExit { output_cut: cut, ..ended })
     }
 }

@@ -1,4 +1,4 @@
-//! The loop inside: hears the host, runs what it asks for, and ends with it.
+//! Event loop of the guest agent: executes the host's requests until the host disconnects.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,63 +6,67 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use assize_protocol::{
-    Cause, Exec, Failure, Frame, FrameError, Hello, Kind, Prepare, Reply, Request, StreamId,
-    VERSION, Welcome, port,
+    ExecRequest, Frame, FrameError, FrameKind, GuestFailure, GuestFailureCause, GuestReply,
+    GuestRequest, Hello, PrepareRequest, StreamId, VERSION, Welcome, port,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::confine::{self, Confinement};
-use crate::files::{self, Reading, Writing};
-use crate::link::Link;
-use crate::machine::{self, Home};
-use crate::prepared::Prepared;
-use crate::program::{Program, Starter};
+use crate::files::{self, FileReader, FileWriter};
+use crate::link::HostChannel;
+use crate::machine::{self, MicroVm};
+use crate::prepared::PreparedProgram;
+use crate::program::{Launcher, RunningProgram};
 use crate::sys::{self, Pid};
 use crate::watch;
 
-/// How often we look for processes that are still to be killed.
-const ROUNDS: usize = 1000;
+/// Maximum number of scans for processes that are still to be killed.
+const MAX_KILL_ROUNDS: usize = 1000;
 
-/// What a stream is about.
+/// State of an open stream, by kind of request.
 enum Stream {
-    Program(Program),
-    Writing(Writing),
-    Reading(Reading),
+    Program(RunningProgram),
+    Writing(FileWriter),
+    Reading(FileReader),
 }
 
 struct Server {
-    link: Link,
+    link: HostChannel,
+    /// The user that programs run as, if it differs from the guest agent's.
     user: Option<u32>,
     code: Vec<(&'static str, OwnedFd)>,
-    /// Known once the host has said hello.
-    starter: Option<Starter>,
+    /// Set by the host's `Hello`.
+    starter: Option<Launcher>,
     env: BTreeMap<String, String>,
+    /// Memory limit in bytes, if the guest agent has to enforce it by polling.
     watch_memory: Option<u64>,
     streams: BTreeMap<StreamId, Stream>,
-    /// The program that waits, and the stream that waits for it to be ready.
-    prepared: Option<Prepared>,
+    prepared: Option<PreparedProgram>,
+    /// The `Prepare` request to answer once the prepared program is ready.
     preparing: Option<StreamId>,
+    /// Readable when a child has ended.
     children: OwnedFd,
     buffer: Vec<u8>,
-    /// The machine that we are the first process of, where we are.
-    home: Option<Home>,
+    /// Set in a microVM.
+    home: Option<MicroVm>,
 }
 
-/// Serves the host until it is gone. Programs become the user, where one is given; where none is, `code` has the
-/// files that programs see read-only, by their paths.
+/// Serves the host until it disconnects. Programs run as `user`; without one, `code` has their read-only files.
 pub(crate) fn serve(
     user: Option<u32>,
-    home: Option<Home>,
+    home: Option<MicroVm>,
     code: Vec<(&'static str, OwnedFd)>,
 ) -> Result<(), String> {
-    // Nobody under the same user may look at us or at what we hold.
+    // Programs of the same user must not trace this process or open its descriptors.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(|error| format!("cannot hide from programs: {error}"))?;
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+        .map_err(|error| format!("cannot make the guest agent untraceable: {error}"))?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| format!("cannot set no_new_privs: {error}"))?;
     sys::as_user(user, confine::make_writable_folders);
-    let children = sys::children_signal().map_err(|error| format!("signals: {error}"))?;
+    let children =
+        sys::children_signal().map_err(|error| format!("cannot set up SIGCHLD: {error}"))?;
     let mut server = Server {
-        link: Link::new()?,
+        link: HostChannel::new()?,
         user,
         code,
         starter: None,
@@ -78,35 +82,34 @@ pub(crate) fn serve(
     if server.home.is_some() {
         server.say_welcome().map_err(|error| error.to_string())?;
     }
-    server.run().map_err(|error| format!("the host sent {error}"))
+    server.run().map_err(|error| format!("request from the host failed: {error}"))
 }
 
 impl Server {
     fn run(mut self) -> Result<(), FrameError> {
         loop {
             if !self.wait() {
-                // Everything in the sandbox ends with its first process, which we are; and where we
-                // are not, with this.
+                // The exit of PID 1 kills all others. If this process is not PID 1, it has to kill them.
                 sys::kill(-1, libc::SIGKILL);
                 return Ok(());
             }
             while let Some(frame) = self.link.next_frame()? {
-                self.hear(&frame)?;
+                self.handle(&frame)?;
             }
-            self.look_after_programs();
-            self.end_what_is_over();
+            self.update_programs();
+            self.finish_streams();
         }
     }
 
-    /// Waits until there is something to do, and reads what the host sent. `false` when it is gone.
+    /// Waits for the next event, and reads what the host sent. Returns `false` if the host has disconnected.
     fn wait(&mut self) -> bool {
         if !self.link.flush() {
             return false;
         }
-        let host = Link::input();
+        let host = HostChannel::input();
         let mut fds =
             vec![PollFd::new(&host, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
-        let output = Link::output();
+        let output = HostChannel::output();
         if self.link.waiting() {
             fds.push(PollFd::new(&output, PollFlags::OUT));
         }
@@ -135,42 +138,42 @@ impl Server {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: i64::from(left.subsec_nanos()),
         });
-        // Interrupted or not, everything is looked at again.
+        // The result does not matter: the caller checks all streams anyway.
         let _ = poll(&mut fds, timeout.as_ref());
-        let heard = !fds[0].revents().is_empty();
+        let readable = !fds[0].revents().is_empty();
         drop(fds);
-        if heard { self.link.fill() } else { true }
+        if readable { self.link.fill() } else { true }
     }
 
     fn next_deadline(&self) -> Option<Duration> {
         let programs = self.programs();
-        let first = programs.clone().filter_map(Program::deadline).min();
+        let first = programs.clone().filter_map(RunningProgram::deadline).min();
         let left = first.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let watched = self.watch_memory.is_some() && programs.clone().any(Program::runs);
+        let watched = self.watch_memory.is_some() && programs.clone().any(RunningProgram::runs);
         if watched { Some(left.unwrap_or(watch::EVERY).min(watch::EVERY)) } else { left }
     }
 
-    fn programs(&self) -> impl Iterator<Item = &Program> + Clone {
+    fn programs(&self) -> impl Iterator<Item = &RunningProgram> + Clone {
         self.streams.values().filter_map(|stream| match stream {
             Stream::Program(program) => Some(program),
             _ => None,
         })
     }
 
-    fn hear(&mut self, frame: &Frame) -> Result<(), FrameError> {
+    fn handle(&mut self, frame: &Frame) -> Result<(), FrameError> {
         let id = frame.stream;
         match frame.kind {
-            Kind::Hello => {
+            FrameKind::Hello => {
                 let hello: Hello = frame.message()?;
                 return self.welcome(hello);
             }
-            Kind::Open => {
+            FrameKind::Open => {
                 let request = frame.message()?;
                 if let Err(failure) = self.open(id, request) {
-                    self.link.reply(id, &Reply::Failed(failure));
+                    self.link.reply(id, &GuestReply::Failed(failure));
                 }
             }
-            Kind::Data => {
+            FrameKind::Data => {
                 let (port, bytes) = frame.on_port()?;
                 match self.streams.get_mut(&id) {
                     Some(Stream::Program(program)) => {
@@ -179,11 +182,11 @@ impl Server {
                         }
                     }
                     Some(Stream::Writing(writing)) => writing.take(id, bytes, &mut self.link),
-                    // Sent before our reply was heard.
+                    // The host sent this before it received the reply.
                     Some(Stream::Reading(_)) | None => {}
                 }
             }
-            Kind::Close => match self.streams.remove(&id) {
+            FrameKind::Close => match self.streams.remove(&id) {
                 Some(Stream::Writing(writing)) => {
                     let own = self.user.is_some() && files::is_code(writing.path());
                     let reply = if own { writing.end() } else { self.as_program(|| writing.end()) };
@@ -198,7 +201,7 @@ impl Server {
                 Some(stream) => drop(self.streams.insert(id, stream)),
                 None => {}
             },
-            Kind::Credit => {
+            FrameKind::Credit => {
                 let (port, bytes) = frame.credit()?;
                 match self.streams.get_mut(&id) {
                     Some(Stream::Program(program)) => program.add_credit(port, bytes),
@@ -208,47 +211,49 @@ impl Server {
                     _ => {}
                 }
             }
-            Kind::Cancel => match self.streams.get(&id) {
+            FrameKind::Cancel => match self.streams.get(&id) {
                 Some(Stream::Program(program)) => self.kill_tree(program.pid),
                 Some(_) => {
                     self.streams.remove(&id);
-                    let failure = Failure::new(Cause::Cancelled, "cancelled");
-                    self.link.reply(id, &Reply::Failed(failure));
+                    let failure = GuestFailure::new(GuestFailureCause::Cancelled, "cancelled");
+                    self.link.reply(id, &GuestReply::Failed(failure));
                 }
                 None => {}
             },
-            Kind::Done | Kind::Call | Kind::Answer | Kind::Event => {}
+            FrameKind::Done | FrameKind::Call | FrameKind::Answer | FrameKind::Event => {}
         }
         Ok(())
     }
 
-    /// Begins to write a file: code as the guest's own user, everything else as the user of programs.
-    fn begin_write(&self, path: &str, mode: u32) -> Result<Writing, Failure> {
+    /// Opens a file for writing: a code file as the guest agent's user, any other as the programs' user.
+    fn begin_write(&self, path: &str, mode: u32) -> Result<FileWriter, GuestFailure> {
         let mounted = self.code.iter().find(|(at, _)| *at == path);
         match mounted {
-            Some((_, file)) => Writing::begin_mounted_code(path, file),
-            None if self.user.is_some() && files::is_code(path) => Writing::begin_code(path),
-            None => self.as_program(|| Writing::begin(path, mode)),
+            Some((_, file)) => FileWriter::begin_mounted_code(path, file),
+            None if self.user.is_some() && files::is_code(path) => FileWriter::begin_code(path),
+            None => self.as_program(|| FileWriter::begin(path, mode)),
         }
     }
 
-    /// Does something to files as the user that programs run under.
+    /// Runs file operations as the programs' user.
     fn as_program<T>(&self, act: impl FnOnce() -> T) -> T {
         sys::as_user(self.user, act)
     }
 
+    /// Applies the host's `Hello` and answers it.
     fn welcome(&mut self, hello: Hello) -> Result<(), FrameError> {
         match (&self.home, &hello.machine) {
-            (Some(home), Some(told)) => {
-                machine::wake(home, told).map_err(|step| FrameError::Unreadable(step.into()))?;
+            (Some(home), Some(settings)) => {
+                machine::wake(home, settings)
+                    .map_err(|step| FrameError::Unreadable(step.into()))?;
             }
             (None, None) => {}
-            _ => return Err(FrameError::Unreadable("a hello that was meant for others".into())),
+            _ => return Err(FrameError::Unreadable("`Hello` for another backend".into())),
         }
         self.watch_memory = hello.limits.watch_memory;
         self.env = hello.env;
         let confinement = Confinement::new(hello.limits).map_err(FrameError::Unreadable)?;
-        self.starter = Some(Starter {
+        self.starter = Some(Launcher {
             confinement: Rc::new(confinement),
             user: self.user,
             group: self.home.as_ref().map(|home| Rc::clone(&home.group)),
@@ -258,23 +263,24 @@ impl Server {
 
     fn say_welcome(&mut self) -> Result<(), FrameError> {
         let welcome = Welcome { version: VERSION };
-        Frame::put_message(self.link.out(), Kind::Hello, 0, &welcome)
+        Frame::put_message(self.link.out(), FrameKind::Hello, 0, &welcome)
     }
 
-    fn open(&mut self, id: StreamId, mut request: Request) -> Result<(), Failure> {
-        if let Request::Exec(Exec { env, .. }) | Request::Prepare(Prepare { env, .. }) =
-            &mut request
+    fn open(&mut self, id: StreamId, mut request: GuestRequest) -> Result<(), GuestFailure> {
+        if let GuestRequest::Exec(ExecRequest { env, .. })
+        | GuestRequest::Prepare(PrepareRequest { env, .. }) = &mut request
         {
             for (name, value) in &self.env {
                 env.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
-        let unknown = || Failure::new(Cause::Invalid, "the host has not said hello");
-        let starter = self.starter.as_ref().ok_or_else(unknown)?;
+        let no_hello =
+            || GuestFailure::new(GuestFailureCause::Invalid, "the host has not sent `Hello`");
+        let starter = self.starter.as_ref().ok_or_else(no_hello)?;
         let outcome = match request {
-            Request::Exec(exec) => {
-                let program = match self.prepared.take_if(|waiting| waiting.is_meant(&exec)) {
-                    Some(waiting) => release(id, waiting, &exec, starter),
+            GuestRequest::Exec(exec) => {
+                let program = match self.prepared.take_if(|prepared| prepared.is_meant(&exec)) {
+                    Some(prepared) => release(id, prepared, &exec, starter),
                     None => starter.run(id, &exec),
                 };
                 program.map(|mut program| {
@@ -283,32 +289,37 @@ impl Server {
                     Some(Stream::Program(program))
                 })
             }
-            Request::Prepare(prepare) => starter.prepare(&prepare).map(|prepared| {
+            GuestRequest::Prepare(prepare) => starter.prepare(&prepare).map(|prepared| {
                 self.prepared = Some(prepared);
                 self.preparing = Some(id);
                 None
             }),
-            Request::Write { path, mode } => {
+            GuestRequest::Write { path, mode } => {
                 self.begin_write(&path, mode).map(|writing| Some(Stream::Writing(writing)))
             }
-            Request::Read { path, limit } => self
-                .as_program(|| Reading::begin(&path, limit))
+            GuestRequest::Read { path, limit } => self
+                .as_program(|| FileReader::begin(&path, limit))
                 .map(|reading| Some(Stream::Reading(reading))),
-            Request::List { path } => self.as_program(|| files::list(&path)).map(|reply| {
+            GuestRequest::List { path } => self.as_program(|| files::list(&path)).map(|reply| {
                 self.link.reply(id, &reply);
                 None
             }),
-            Request::Remove { path } => self.as_program(|| files::remove(&path)).map(|reply| {
-                self.link.reply(id, &reply);
-                None
-            }),
-            Request::Signal { exec, signal } => match self.streams.get(&exec) {
+            GuestRequest::Remove { path } => {
+                self.as_program(|| files::remove(&path)).map(|reply| {
+                    self.link.reply(id, &reply);
+                    None
+                })
+            }
+            GuestRequest::Signal { exec, signal } => match self.streams.get(&exec) {
                 Some(Stream::Program(program)) if (1..=64).contains(&signal) => {
                     sys::kill(-program.pid, signal);
-                    self.link.reply(id, &Reply::Done);
+                    self.link.reply(id, &GuestReply::Done);
                     Ok(None)
                 }
-                _ => Err(Failure::new(Cause::NotFound, "no such program runs, or no such signal")),
+                _ => Err(GuestFailure::new(
+                    GuestFailureCause::NotFound,
+                    "no such running program, or no such signal",
+                )),
             },
         };
         if let Some(stream) = outcome? {
@@ -317,11 +328,11 @@ impl Server {
         Ok(())
     }
 
-    /// Notes who ended, moves bytes, and ends those whose time is up.
-    fn look_after_programs(&mut self) {
+    /// Reaps ended processes, moves input and output, and kills programs that exceed a limit.
+    fn update_programs(&mut self) {
         let mut signals = [0; 256];
         while rustix::io::read(&self.children, &mut signals).is_ok() {}
-        let mut late = Vec::new();
+        let mut to_kill = Vec::new();
         while let Some(mut reaped) = sys::reap() {
             let program = self.streams.values_mut().find_map(|stream| match stream {
                 Stream::Program(program) if program.pid == reaped.pid => Some(program),
@@ -329,54 +340,54 @@ impl Server {
             });
             match program {
                 Some(program) => {
-                    if let Some(Home { group, .. }) = &self.home {
+                    if let Some(MicroVm { group, .. }) = &self.home {
                         program.out_of_memory |= group.killed() > program.killed_before;
                         reaped.peak_bytes = group.peak().unwrap_or(reaped.peak_bytes);
                     }
                     program.note_end(&reaped);
-                    late.extend(program.ends_all.then_some(program.pid));
+                    to_kill.extend(program.ends_all.then_some(program.pid));
                 }
-                None => drop(self.prepared.take_if(|waiting| waiting.pid == reaped.pid)),
+                None => drop(self.prepared.take_if(|prepared| prepared.pid == reaped.pid)),
             }
         }
-        if let Some(waiting) = self.prepared.as_mut().filter(|waiting| !waiting.ready) {
+        if let Some(prepared) = self.prepared.as_mut().filter(|prepared| !prepared.ready) {
             let readable = PollFlags::IN | PollFlags::HUP;
-            let mut fd = [PollFd::new(&waiting.gate, PollFlags::IN)];
+            let mut fd = [PollFd::new(&prepared.gate, PollFlags::IN)];
             let _ = poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-            if fd[0].revents().intersects(readable) && !waiting.hear() {
+            if fd[0].revents().intersects(readable) && !prepared.hear() {
                 self.prepared = None;
             }
         }
-        self.tell_prepared();
+        self.answer_prepare();
         let now = Instant::now();
         let over_memory = self
             .watch_memory
-            .filter(|_| self.programs().any(Program::runs))
+            .filter(|_| self.programs().any(RunningProgram::runs))
             .is_some_and(watch::is_over);
         for stream in self.streams.values_mut() {
             let Stream::Program(program) = stream else { continue };
             program.move_bytes(&mut self.buffer, &mut self.link);
             if over_memory && program.runs() {
                 program.out_of_memory = true;
-                late.push(program.pid);
+                to_kill.push(program.pid);
             } else if program.deadline().is_some_and(|deadline| deadline <= now) {
                 program.timed_out = true;
-                late.push(program.pid);
+                to_kill.push(program.pid);
             }
         }
-        for pid in late {
+        for pid in to_kill {
             self.kill_tree(pid);
         }
     }
 
-    /// Answers whoever waits for a program to be prepared.
-    fn tell_prepared(&mut self) {
+    /// Answers the pending `Prepare` request once its program is ready or has exited.
+    fn answer_prepare(&mut self) {
         let reply = match &self.prepared {
-            Some(waiting) if waiting.ready => Reply::Done,
+            Some(prepared) if prepared.ready => GuestReply::Done,
             Some(_) => return,
             None => {
                 let message = "the program ended before it was ready";
-                Reply::Failed(Failure::new(Cause::Other, message))
+                GuestReply::Failed(GuestFailure::new(GuestFailureCause::Other, message))
             }
         };
         if let Some(stream) = self.preparing.take() {
@@ -384,10 +395,10 @@ impl Server {
         }
     }
 
-    /// Ends a program with everything it started.
+    /// Kills a program and everything it started.
     ///
-    /// While it is the only one, all that runs in the sandbox is its doing, daemons that left its
-    /// tree included. Beside others, its descendants go, and those whom nobody owns any more.
+    /// If no other program runs, kills all processes of the sandbox, including daemons that left the program's
+    /// process tree. Otherwise kills its process group and every process that descends from no other program.
     fn kill_tree(&self, pid: Pid) {
         let others: Vec<Pid> = self
             .programs()
@@ -402,9 +413,9 @@ impl Server {
         sys::kill(-pid, libc::SIGKILL);
         sys::kill(pid, libc::SIGKILL);
         let spared: Vec<Pid> =
-            others.into_iter().chain(self.prepared.as_ref().map(|one| one.pid)).collect();
-        // Whoever forks while we look is found the next time.
-        for _ in 0..ROUNDS {
+            others.into_iter().chain(self.prepared.as_ref().map(|prepared| prepared.pid)).collect();
+        // A process forked during one scan is found in the next.
+        for _ in 0..MAX_KILL_ROUNDS {
             let found = not_below(&spared).unwrap_or_default();
             if found.is_empty() {
                 break;
@@ -415,13 +426,14 @@ impl Server {
         }
     }
 
-    fn end_what_is_over(&mut self) {
+    /// Sends file contents, and the replies of streams that are complete.
+    fn finish_streams(&mut self) {
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {
             let room = self.link.has_room();
             let reply = match self.streams.get_mut(&id) {
                 Some(Stream::Program(program)) => {
-                    program.outcome(&mut self.buffer, &mut self.link).map(Reply::Ended)
+                    program.outcome(&mut self.buffer, &mut self.link).map(GuestReply::Ended)
                 }
                 Some(Stream::Reading(reading)) if room && reading.can_send() => {
                     reading.send(id, &mut self.buffer, &mut self.link)
@@ -436,29 +448,29 @@ impl Server {
     }
 }
 
-/// Lets the waiting program go, or starts it plainly when what it has to be told is too long.
+/// Releases the prepared program, or starts a new one if the arguments are too long to pass on.
 fn release(
     id: StreamId,
-    waiting: Prepared,
-    exec: &Exec,
-    starter: &Starter,
-) -> Result<Program, Failure> {
-    let arguments = &exec.argv[waiting.argv.len()..];
-    let line = Prepared::line(arguments, &exec.env, &exec.cwd);
-    if !Prepared::fits(&line) {
-        sys::kill(waiting.pid, libc::SIGKILL);
+    prepared: PreparedProgram,
+    exec: &ExecRequest,
+    starter: &Launcher,
+) -> Result<RunningProgram, GuestFailure> {
+    let arguments = &exec.argv[prepared.argv.len()..];
+    let line = PreparedProgram::line(arguments, &exec.env, &exec.cwd);
+    if !PreparedProgram::fits(&line) {
+        sys::kill(prepared.pid, libc::SIGKILL);
         return starter.run(id, exec);
     }
-    match Program::let_go(id, waiting, exec, &line) {
+    match RunningProgram::let_go(id, prepared, exec, &line) {
         Some(program) => Ok(program),
         None => starter.run(id, exec),
     }
 }
 
-/// What marks a process that is the kernel's.
-const KERNEL: u64 = 0x0020_0000;
+/// `PF_KTHREAD`: process flag of kernel threads.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// The processes that are not these or below them, nor ourselves, nor the kernel's.
+/// Processes that are not in the trees of `spared`, except the guest agent itself and kernel threads.
 fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
     let own = std::process::id().cast_signed();
     let mut parents: BTreeMap<Pid, Pid> = BTreeMap::new();
@@ -470,12 +482,12 @@ fn not_below(spared: &[Pid]) -> Option<Vec<Pid>> {
         let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
         let (state, parent) = (fields.next(), fields.next());
         let (flags, threads) = (fields.nth(4), fields.nth(10));
-        // In a machine of our own, the kernel has some of its own.
-        if flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & KERNEL != 0)
-        {
+        // A microVM shows its kernel threads.
+        let flags: u64 = flags.and_then(|flags| flags.parse().ok()).unwrap_or(0);
+        if flags & KERNEL_THREAD != 0 {
             continue;
         }
-        // One whose first thread has ended looks dead while others go on.
+        // A process whose main thread has ended has state Z while its other threads still run.
         let dead = state == Some("Z") && threads == Some("1");
         if let Some(parent) = parent.and_then(|field| field.parse().ok()).filter(|_| !dead) {
             parents.insert(pid, parent);

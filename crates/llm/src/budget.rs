@@ -1,9 +1,8 @@
-//! The purse: what may be spent, what is promised to calls under way, what is gone.
+//! Budget of a run: caps, reservations of calls in flight, and totals.
 //!
-//! The worst case of a call is reserved before it is sent and settled to what it really cost
-//! afterwards, so the caps hold however many calls are in flight. A reservation that does not fit
-//! beside those in flight waits for them to settle; it is refused only when it would not fit even if
-//! they all turned out to cost nothing more.
+//! The maximum cost of a call is reserved before the call is sent, and settled to the actual cost afterwards. So the
+//! caps hold for any number of concurrent calls. A reservation that does not fit beside those in flight waits for them
+//! to settle; it fails only if it would not fit even if all of them were free.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -15,17 +14,17 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-/// The most that may be spent.
+/// Upper limits of a budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Caps {
+pub struct BudgetLimits {
     pub cost: Option<Money>,
     /// Input and output tokens together.
     pub tokens: Option<u64>,
 }
 
-/// The most that one call can take.
+/// Maximum tokens and cost of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Worst {
+pub struct CallMaximum {
     pub tokens: u64,
     pub cost: Cost,
 }
@@ -35,36 +34,36 @@ pub struct Worst {
 pub enum Settlement {
     /// The call was answered.
     Spent { usage: Usage, cost: Cost },
-    /// The call was turned down before anything was charged.
+    /// The call was rejected before anything was charged.
     Free,
-    /// The answer was lost on its way: it may have been charged, so its worst case counts.
+    /// The response was lost. The call may have been charged, so its maximum counts.
     Lost,
 }
 
-/// What has been spent so far.
+/// Totals spent so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
+pub struct BudgetTotals {
     /// Calls that were answered and paid for.
     pub calls: u64,
     pub usage: Usage,
     /// The cost of all calls whose price is known.
     pub cost: Money,
-    /// Calls whose price is not known.
+    /// Calls whose price is unknown.
     pub unpriced_calls: u64,
-    /// Calls that the user's own server answered for nothing.
+    /// Calls that the user's own server answered, free of charge.
     pub local_calls: u64,
-    /// Calls whose answer was lost.
+    /// Calls whose response was lost.
     pub lost_calls: u64,
-    /// The most that the lost calls can have cost.
+    /// Maximum cost of the lost calls.
     pub lost_cost: Money,
-    /// The most tokens that the lost calls can have taken.
+    /// Maximum tokens of the lost calls.
     pub lost_tokens: u64,
-    /// Calls that were answered from a cassette, for nothing.
+    /// Calls replayed from a cassette, free of charge.
     pub replayed_calls: u64,
 }
 
-impl AddAssign<&Totals> for Totals {
-    fn add_assign(&mut self, other: &Totals) {
+impl AddAssign<&BudgetTotals> for BudgetTotals {
+    fn add_assign(&mut self, other: &BudgetTotals) {
         self.calls += other.calls;
         self.usage += other.usage;
         self.cost += other.cost;
@@ -77,7 +76,7 @@ impl AddAssign<&Totals> for Totals {
     }
 }
 
-impl Totals {
+impl BudgetTotals {
     /// The cost of all calls, if all their prices are known.
     pub fn known_cost(&self) -> Cost {
         match (self.unpriced_calls, self.local_calls) {
@@ -88,7 +87,7 @@ impl Totals {
     }
 }
 
-/// Why nothing was reserved.
+/// Error of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     #[error("the budget of {cap} does not allow another call of up to {worst}; {spent} is spent")]
@@ -97,51 +96,51 @@ pub enum BudgetError {
         "the budget of {cap} tokens does not allow another call of up to {worst}; {spent} are spent"
     )]
     Tokens { cap: u64, spent: u64, worst: u64 },
-    #[error("a cost limit cannot be kept with a model whose price is unknown")]
+    #[error("a cost limit cannot be enforced for a model whose price is unknown")]
     NoPrice,
-    #[error("no call is made that cannot be noted before: {why}")]
+    #[error("call not sent, because it could not be recorded first: {why}")]
     NotNoted { why: String, hint: Option<String> },
 }
 
-/// Keeps the account. A cluster shares one; a single process has a [`MemoryLedger`].
+/// Account of a budget. A cluster shares one; a single process has a [`MemoryBudgetLedger`].
 #[async_trait]
-pub trait Ledger: Send + Sync + std::fmt::Debug {
-    /// Sets the worst case of a call aside, waiting for calls in flight if need be.
-    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError>;
+pub trait BudgetLedger: Send + Sync + std::fmt::Debug {
+    /// Reserves the maximum cost of a call; waits for calls in flight if it does not fit beside them.
+    async fn reserve(&self, worst: CallMaximum) -> Result<(), BudgetError>;
 
-    /// A call is about to be sent, and may be charged for from here on. Under which number, if it is noted.
-    async fn send(&self, _worst: Worst) -> Result<u64, BudgetError> {
+    /// Records that a call is about to be sent, and may be charged from now on. Returns the record's number, or 0.
+    async fn send(&self, _worst: CallMaximum) -> Result<u64, BudgetError> {
         Ok(0)
     }
 
-    /// How long nothing could be noted, in all. No call is late by that.
+    /// Total time in which nothing could be recorded. It does not count against the deadline of calls.
     fn held_up(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Ends a reservation: of a call that was sent under a number, if it was noted.
-    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement);
+    /// Ends a reservation; `sent` is the number that [`send`](Ledger::send) returned.
+    fn settle(&self, worst: CallMaximum, sent: u64, settlement: Settlement);
 
-    /// Counts a call that was answered from a cassette.
+    /// Counts a call replayed from a cassette.
     fn count_replayed(&self);
 
-    fn totals(&self) -> Totals;
+    fn totals(&self) -> BudgetTotals;
 }
 
-/// The account of one process.
+/// Ledger of one process, in memory.
 #[derive(Debug, Default)]
-pub struct MemoryLedger {
-    caps: Caps,
+pub struct MemoryBudgetLedger {
+    caps: BudgetLimits,
     account: Mutex<Account>,
     settled: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Account {
-    totals: Totals,
+    totals: BudgetTotals,
     reserved_cost: Money,
     reserved_tokens: u64,
-    /// What was allowed since.
+    /// Increases of the caps since the start.
     more_cost: Money,
     more_tokens: u64,
 }
@@ -152,12 +151,12 @@ enum Room {
     No(BudgetError),
 }
 
-impl MemoryLedger {
-    pub fn new(caps: Caps) -> MemoryLedger {
-        MemoryLedger { caps, ..MemoryLedger::default() }
+impl MemoryBudgetLedger {
+    pub fn new(caps: BudgetLimits) -> MemoryBudgetLedger {
+        MemoryBudgetLedger { caps, ..MemoryBudgetLedger::default() }
     }
 
-    /// Allows that more is spent, where it is limited.
+    /// Raises the caps that are set.
     pub fn allow_more(&self, cost: Money, tokens: u64) {
         let mut account = self.account.lock();
         account.more_cost += cost;
@@ -166,8 +165,8 @@ impl MemoryLedger {
         self.settled.notify_waiters();
     }
 
-    /// Reserves if there is room now; whether it did.
-    fn try_reserve(&self, worst: Worst) -> Result<bool, BudgetError> {
+    /// Reserves if the budget permits it now; returns whether it did.
+    fn try_reserve(&self, worst: CallMaximum) -> Result<bool, BudgetError> {
         let mut account = self.account.lock();
         match self.room(&account, worst) {
             Room::Yes => {
@@ -180,7 +179,7 @@ impl MemoryLedger {
         }
     }
 
-    fn room(&self, account: &Account, worst: Worst) -> Room {
+    fn room(&self, account: &Account, worst: CallMaximum) -> Room {
         let mut room = Room::Yes;
         if let Some(cap) = self.caps.cost.map(|cap| cap + account.more_cost) {
             let Some(cost) = worst.cost.known() else {
@@ -194,8 +193,8 @@ impl MemoryLedger {
                 room = Room::AfterOthers;
             }
         }
-        let most = self.caps.tokens.map(|cap| cap.saturating_add(account.more_tokens));
-        if let Some(cap) = most {
+        let token_cap = self.caps.tokens.map(|cap| cap.saturating_add(account.more_tokens));
+        if let Some(cap) = token_cap {
             let spent = account.totals.usage.total().saturating_add(account.totals.lost_tokens);
             if spent.saturating_add(worst.tokens) > cap {
                 return Room::No(BudgetError::Tokens { cap, spent, worst: worst.tokens });
@@ -209,13 +208,13 @@ impl MemoryLedger {
 }
 
 #[async_trait]
-impl Ledger for MemoryLedger {
-    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
+impl BudgetLedger for MemoryBudgetLedger {
+    async fn reserve(&self, worst: CallMaximum) -> Result<(), BudgetError> {
         loop {
             if self.try_reserve(worst)? {
                 return Ok(());
             }
-            // Between the look and the wait something may settle: enlist first, then look again.
+            // A call may settle between the check and the wait, so register first and check again.
             let settled = self.settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
@@ -226,7 +225,7 @@ impl Ledger for MemoryLedger {
         }
     }
 
-    fn settle(&self, worst: Worst, _: u64, settlement: Settlement) {
+    fn settle(&self, worst: CallMaximum, _: u64, settlement: Settlement) {
         let mut account = self.account.lock();
         let worst_cost = worst.cost.known().unwrap_or_default();
         account.reserved_cost = account.reserved_cost.saturating_sub(worst_cost);
@@ -258,30 +257,33 @@ impl Ledger for MemoryLedger {
         self.account.lock().totals.replayed_calls += 1;
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> BudgetTotals {
         self.account.lock().totals
     }
 }
 
-/// A reservation that is settled in any case: when it is dropped, as lost if the call was sent and
-/// as free if it was not.
+/// A reservation that is always settled. Dropping it without [`settle`](Reservation::settle) counts the call as lost if
+/// it was sent, else as free.
 #[derive(Debug)]
 pub struct Reservation {
-    ledger: Arc<dyn Ledger>,
-    worst: Worst,
-    /// The number under which it was sent.
+    ledger: Arc<dyn BudgetLedger>,
+    worst: CallMaximum,
+    /// Number of the record of the sent call.
     sent: u64,
     at_drop: Option<Settlement>,
 }
 
 impl Reservation {
-    pub async fn make(ledger: &Arc<dyn Ledger>, worst: Worst) -> Result<Reservation, BudgetError> {
+    pub async fn make(
+        ledger: &Arc<dyn BudgetLedger>,
+        worst: CallMaximum,
+    ) -> Result<Reservation, BudgetError> {
         ledger.reserve(worst).await?;
         let at_drop = Some(Settlement::Free);
         Ok(Reservation { ledger: Arc::clone(ledger), worst, sent: 0, at_drop })
     }
 
-    /// From here on the call may be charged for.
+    /// Marks the call as sent: from now on it may be charged.
     pub async fn send(&mut self) -> Result<(), BudgetError> {
         self.sent = self.ledger.send(self.worst).await?;
         self.at_drop = Some(Settlement::Lost);
@@ -314,8 +316,8 @@ mod tests {
         Money::from_nanos(cents * 10_000_000)
     }
 
-    fn worst(cents: u64) -> Worst {
-        Worst { tokens: 100, cost: Cost::Known(dollars(cents)) }
+    fn worst(cents: u64) -> CallMaximum {
+        CallMaximum { tokens: 100, cost: Cost::Known(dollars(cents)) }
     }
 
     fn spent(cents: u64) -> Settlement {
@@ -323,15 +325,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reservation_waits_for_those_in_flight_and_is_refused_only_when_hopeless() {
-        let ledger = Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(100)), tokens: None }));
+    async fn reservation_waits_for_calls_in_flight_and_fails_only_over_the_cap() {
+        let ledger = Arc::new(MemoryBudgetLedger::new(BudgetLimits {
+            cost: Some(dollars(100)),
+            tokens: None,
+        }));
         ledger.reserve(worst(80)).await.unwrap();
         let second = tokio::spawn({
             let ledger = Arc::clone(&ledger);
             async move { ledger.reserve(worst(50)).await }
         });
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!second.is_finished(), "80 + 50 does not fit while the 80 are promised");
+        assert!(!second.is_finished(), "80 + 50 does not fit while 80 are reserved");
         ledger.settle(worst(80), 0, spent(10));
         assert_eq!(second.await.unwrap(), Ok(()));
         ledger.settle(worst(50), 0, spent(45));
@@ -343,11 +348,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_answer_counts_at_its_worst() {
-        let ledger: Arc<dyn Ledger> =
-            Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(100)), tokens: None }));
+    async fn lost_response_counts_with_its_maximum_cost() {
+        let ledger: Arc<dyn BudgetLedger> = Arc::new(MemoryBudgetLedger::new(BudgetLimits {
+            cost: Some(dollars(100)),
+            tokens: None,
+        }));
         drop(Reservation::make(&ledger, worst(60)).await.unwrap());
-        assert_eq!(ledger.totals(), Totals::default(), "what was not sent costs nothing");
+        assert_eq!(
+            ledger.totals(),
+            BudgetTotals::default(),
+            "a call that was not sent costs nothing"
+        );
         let mut reservation = Reservation::make(&ledger, worst(60)).await.unwrap();
         reservation.send().await.unwrap();
         drop(reservation);
@@ -359,11 +370,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cost_cap_needs_a_price_and_a_token_cap_does_not() {
-        let unpriced = Worst { tokens: 100, cost: Cost::Unknown };
-        let by_cost = MemoryLedger::new(Caps { cost: Some(dollars(1)), tokens: None });
+    async fn cost_cap_requires_a_price_and_token_cap_does_not() {
+        let unpriced = CallMaximum { tokens: 100, cost: Cost::Unknown };
+        let by_cost =
+            MemoryBudgetLedger::new(BudgetLimits { cost: Some(dollars(1)), tokens: None });
         assert_eq!(by_cost.reserve(unpriced).await, Err(BudgetError::NoPrice));
-        let by_tokens = MemoryLedger::new(Caps { cost: None, tokens: Some(150) });
+        let by_tokens = MemoryBudgetLedger::new(BudgetLimits { cost: None, tokens: Some(150) });
         by_tokens.reserve(unpriced).await.unwrap();
         let usage = Usage { input: 60, output: 20, ..Usage::default() };
         by_tokens.settle(unpriced, 0, Settlement::Spent { usage, cost: Cost::Unknown });
@@ -374,33 +386,33 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Dozens of calls at once, each costing anything up to its worst case: never over the cap.
+        /// Runs dozens of concurrent calls, each with any cost up to its maximum.
         #[test]
-        fn the_cap_holds_however_many_are_in_flight(
+        fn cap_holds_for_any_number_of_concurrent_calls(
             cap in 1u64..2000,
             calls in prop::collection::vec((1u64..200, 0u64..=100, 0u64..50, any::<bool>()), 1..80),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time().start_paused(true).build().unwrap();
             runtime.block_on(async {
-                let ledger: Arc<dyn Ledger> =
-                    Arc::new(MemoryLedger::new(Caps { cost: Some(dollars(cap)), tokens: None }));
-                let really = Arc::new(AtomicU64::new(0));
+                let ledger: Arc<dyn BudgetLedger> =
+                    Arc::new(MemoryBudgetLedger::new(BudgetLimits { cost: Some(dollars(cap)), tokens: None }));
+                let actual = Arc::new(AtomicU64::new(0));
                 let mut tasks = tokio::task::JoinSet::new();
-                for (most, percent, delay, lost) in calls {
-                    let (ledger, really) = (Arc::clone(&ledger), Arc::clone(&really));
+                for (max, percent, delay, lost) in calls {
+                    let (ledger, actual) = (Arc::clone(&ledger), Arc::clone(&actual));
                     tasks.spawn(async move {
-                        let Ok(mut reservation) = Reservation::make(&ledger, worst(most)).await else { return };
+                        let Ok(mut reservation) = Reservation::make(&ledger, worst(max)).await else { return };
                         reservation.send().await.unwrap();
                         tokio::time::sleep(Duration::from_millis(delay)).await;
-                        let cost = most * percent / 100;
-                        really.fetch_add(cost, Ordering::Relaxed);
+                        let cost = max * percent / 100;
+                        actual.fetch_add(cost, Ordering::Relaxed);
                         if lost { drop(reservation) } else { reservation.settle(spent(cost)) }
                     });
                 }
                 while tasks.join_next().await.is_some() {}
                 let totals = ledger.totals();
-                assert!(really.load(Ordering::Relaxed) <= cap);
+                assert!(actual.load(Ordering::Relaxed) <= cap);
                 assert!(totals.cost + totals.lost_cost <= dollars(cap));
             });
         }

@@ -1,34 +1,34 @@
-//! Why a call got no answer.
+//! Errors of model calls.
 
 use assize_types::{Failure, FailureKind};
 use std::error::Error as StdError;
 use std::time::Duration;
 
-/// A call that was not answered.
+/// Error of a model call.
 ///
-/// Message and hint are safe to show and to log: they hold no key and no part of the prompt.
+/// Message and hint are safe to show and to log: they contain no key and no part of the prompt.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
     kind: ErrorKind,
     message: String,
-    /// What the user can do about it.
+    /// What the user can do about the error.
     pub hint: Option<String>,
-    /// The HTTP status that the provider answered with, where it answered.
+    /// HTTP status of the provider's response, if there was one.
     pub status: Option<u16>,
-    /// How long the provider asked us to wait.
+    /// Delay before a retry that the provider asked for.
     pub retry_after: Option<Duration>,
-    /// More than fits a line, and not for logs: it may show parts of the prompt.
+    /// Longer explanation. Not for logs: it may contain parts of the prompt.
     pub detail: Option<String>,
-    /// Whether the provider may have done, and charged for, work whose result is lost.
+    /// Whether the provider may charge for the call although its result is lost.
     pub may_be_charged: bool,
-    /// How often the call was sent.
+    /// How many times the call was sent.
     pub attempts: u32,
     #[source]
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What its caller can do about an error depends on this.
+/// Category of an error; it decides how the caller reacts, for example whether it retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -38,23 +38,23 @@ pub enum ErrorKind {
     Connection,
     /// One attempt took too long.
     Timeout,
-    /// 429: too many requests or tokens a minute.
+    /// 429: too many requests or tokens per minute.
     RateLimited,
-    /// 529 or 503: the provider has no room just now.
+    /// 529 or 503: the provider is overloaded.
     Overloaded,
     /// Another 5xx, or 408.
     Server,
-    /// The answer could not be understood: not JSON, cut short, or too long.
+    /// The response could not be parsed: not JSON, truncated, or too long.
     Malformed,
-    /// The provider answered with nothing in it.
+    /// The provider's response has no content.
     Empty,
     /// 400: the provider did not accept the request.
     BadRequest,
     /// The prompt does not fit the model's context window.
     ContextOverflow,
-    /// 401: no key, or a wrong one.
+    /// 401: the API key is missing or invalid.
     Unauthorized,
-    /// 403: the key may not do this.
+    /// 403: the API key lacks permission.
     Forbidden,
     /// 404: no such model or endpoint.
     NotFound,
@@ -62,32 +62,31 @@ pub enum ErrorKind {
     TooLarge,
     /// The account has no credit, or its own spending limit is reached.
     SpendLimit,
-    /// The model, or its provider's filter, declined to answer where nothing else will do.
+    /// The model, or its provider's filter, declined to answer, and the caller has no fallback.
     Declined,
-    /// Our own budget is reached.
+    /// The run's own budget is used up.
     Budget,
-    /// The whole call, retries included, took longer than it may.
+    /// The call, retries included, exceeded its deadline.
     Deadline,
     /// The caller cancelled.
     Cancelled,
-    /// The request is not on the cassette that is being replayed.
+    /// The request is not in the cassette that is being replayed.
     NotRecorded,
-    /// The call could not be noted in the store before it was sent, so it was not sent.
+    /// The call was not sent, because the store could not record it first.
     NotNoted,
-    /// A fault on our side of the wire (a cassette that cannot be written, say).
+    /// An error in this process, such as a cassette that cannot be written.
     Internal,
 }
 
 impl ErrorKind {
-    /// Whether the same request may well succeed a little later.
+    /// Whether a retry of the same request may succeed.
     pub fn is_retryable(self) -> bool {
         use ErrorKind::*;
         [Unreachable, Connection, Timeout, RateLimited, Overloaded, Server, Malformed, Empty]
             .contains(&self)
     }
 
-    /// Whether the end of the whole piece of work was decided elsewhere, so that no other rung,
-    /// retry or default may stand in for the answer.
+    /// Whether the error ends the whole run or task, so that no retry, extraction or default may replace the answer.
     pub fn is_final(self) -> bool {
         use ErrorKind::*;
         matches!(self, Budget | Deadline | Cancelled | NotRecorded | NotNoted | Internal)
@@ -109,7 +108,7 @@ impl ModelError {
         }
     }
 
-    /// What the user can do about it.
+    /// Sets the hint: what the user can do about the error.
     pub fn with_hint(mut self, hint: impl Into<String>) -> ModelError {
         self.hint = Some(hint.into());
         self
@@ -120,19 +119,19 @@ impl ModelError {
         self
     }
 
-    /// Puts words before the message, keeping all else.
+    /// Prepends `words` and a colon to the message.
     pub fn context(mut self, words: &str) -> ModelError {
         self.message = format!("{words}: {}", self.message);
         self
     }
 
-    /// Puts words behind the message, keeping all else.
+    /// Appends `words` to the message.
     pub fn and(mut self, words: &str) -> ModelError {
         self.message.push_str(words);
         self
     }
 
-    /// Rewrites the message and the hint, to take something out of them.
+    /// Rewrites the message and the hint, for example to remove a key.
     pub fn map_message(mut self, rewrite: impl Fn(&str) -> String) -> ModelError {
         self.message = rewrite(&self.message);
         self.hint = self.hint.as_deref().map(rewrite);
@@ -171,7 +170,7 @@ impl From<ModelError> for Failure {
             | E::Internal => FailureKind::Environment,
         };
         let failure = match error.kind() {
-            // Only here does the cause say more than the message: which file, which disk.
+            // Only for these kinds does the cause add to the message, such as the file that failed.
             E::Internal | E::NotNoted => Failure::from_error(kind, &error),
             _ => Failure::new(kind, error.message()),
         };

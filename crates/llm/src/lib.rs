@@ -1,8 +1,8 @@
-//! What we say to a model, and how we read what it says back.
+//! Requests to models and parsing of their answers.
 //!
-//! A [`Request`] is a [`Prompt`] laid out for provider caches, with tools and a schema if wanted;
-//! a [`Model`] answers it with a [`Response`]. [`ModelExt::generate_json`] turns the answer into a
-//! value of a Rust type by a ladder of ever less certain steps and says which step it stood on.
+//! A [`Request`] is a [`Prompt`] laid out for provider caches, with optional tools and schema; a [`Model`] answers it
+//! with a [`ModelResponse`]. [`ModelExt::generate_json`] turns the answer into a value of a Rust type. It tries ever less
+//! certain steps and reports, as [`Provenance`], which of them succeeded.
 //!
 //! ```
 //! use assize_llm::answer::AnswerReader;
@@ -22,8 +22,7 @@
 //! assert!(reader.read("{'impact': 11}").is_err());
 //! ```
 //!
-//! Nothing here knows a provider, a price or a network: that is the gateway's business. A debate
-//! inside a sandbox uses this crate alone.
+//! Providers, prices and the network belong to the gateway crate. A debate inside a sandbox needs only this crate.
 
 pub mod answer;
 mod budget;
@@ -33,10 +32,17 @@ mod prompt;
 mod request;
 mod response;
 
-pub use answer::{Answer, AnswerError, Fix, JsonAsk, ModelExt, Provenance};
-pub use budget::{BudgetError, Caps, Ledger, MemoryLedger, Reservation, Settlement, Totals, Worst};
+pub use answer::{AnswerError, Fix, JsonRequest, ModelExt, Provenance, TypedAnswer};
+pub use budget::{
+    BudgetError, BudgetLedger, BudgetLimits, BudgetTotals, CallMaximum, MemoryBudgetLedger,
+    Reservation, Settlement,
+};
 pub use error::{ErrorKind, ModelError};
-pub use model::{Call, Delta, Model};
-pub use prompt::{Block, Message, Prompt, ToolCall, ToolResult, Turn, fenced, mark_of};
-pub use request::{Delivery, PrefixHasher, Request, Schema, SchemaError, Tool};
-pub use response::{Response, Spent, Stop};
+pub use model::{CallOptions, Delta, Model};
+pub use prompt::{
+    Block, Prompt, PromptMessage, ToolCall, ToolResult, TranscriptTurn, fenced, mark_of,
+};
+pub use request::{
+    ModelRequest, PrefixHasher, Schema, SchemaDelivery, SchemaError, ToolDefinition,
+};
+pub use response::{CallTotals, ModelResponse, StopReason};

@@ -1,4 +1,4 @@
-//! The one trait that stands between whoever asks and whoever answers.
+//! The [`Model`] trait, which all callers and all model backends share.
 
 use std::fmt;
 
@@ -6,27 +6,31 @@ use assize_types::Cancel;
 use async_trait::async_trait;
 
 use crate::error::ModelError;
-use crate::request::Request;
-use crate::response::Response;
+use crate::request::ModelRequest;
+use crate::response::ModelResponse;
 
-/// Something that answers requests: a gateway, a rehearsal, a channel out of a sandbox.
+/// Answers requests: a gateway, the rehearsal model, or a channel from a sandbox to the host.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one request, streaming it to [`Call::on_delta`] if that is set.
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError>;
+    /// Answers one request, and streams the answer to [`Call::on_delta`] if that is set.
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError>;
 }
 
-/// The circumstances of a call, which are no part of what is asked.
+/// Parameters of a call that are not part of the request.
 #[derive(Clone, Default)]
-pub struct Call<'a> {
+pub struct CallOptions<'a> {
     pub cancel: Cancel,
-    /// Takes the answer piece by piece as it is written. Setting it asks for a stream.
+    /// Callback for the pieces of a streamed answer. If it is set, the answer is streamed.
     pub on_delta: Option<&'a (dyn Fn(Delta<'_>) + Send + Sync)>,
-    /// What it is called in its run, for a model that is asked through somebody who keeps account.
+    /// Key of the call in its run, for a model proxy that journals calls under it.
     pub key: Option<&'a str>,
 }
 
-impl fmt::Debug for Call<'_> {
+impl fmt::Debug for CallOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("cancel", &self.cancel)
@@ -36,13 +40,13 @@ impl fmt::Debug for Call<'_> {
     }
 }
 
-/// A piece of an answer on its way.
+/// One piece of a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delta<'a> {
     /// More text.
     Text(&'a str),
-    /// The answer grows without text to show: reasoning, or a part of a tool call.
+    /// Progress without text to show: reasoning, or a part of a tool call.
     Working,
-    /// The stream broke and the call is sent again: what came so far does not count.
+    /// The stream broke and the call is retried: discard all pieces received so far.
     Restart,
 }

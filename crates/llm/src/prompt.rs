@@ -1,8 +1,8 @@
 //! Prompts, laid out so that a provider's prompt cache can reuse as much of them as possible.
 //!
-//! Byte-stable blocks come first (house rules, the company, the move), the append-only transcript
-//! after them, and what is particular to this turn (persona, instruction) last. Two requests that
-//! differ in their tails alone share everything before it.
+//! Byte-stable blocks come first (house rules, the company, the move), then the append-only transcript, and last the
+//! tail, the part that is specific to this turn (persona, instruction). Two requests that differ only in their tails
+//! share everything before it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,56 +11,56 @@ use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// All that a model is told in one call.
+/// The complete input of one model call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// What stays the same, byte for byte, over many calls; most shared first.
+    /// Parts that many calls share byte for byte; the most widely shared first.
     pub blocks: Vec<Block>,
-    /// What has happened so far; entries are only ever added at its end.
-    pub transcript: Vec<Turn>,
-    /// What is asked in this turn; may be empty only where the transcript ends in a tool's result.
+    /// The conversation so far; entries are only appended.
+    pub transcript: Vec<TranscriptTurn>,
+    /// The question of this turn; may be empty only if the transcript ends with a tool result.
     pub tail: String,
 }
 
 /// A named, byte-stable part of the prompt; its end is a cache breakpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// For logs and diffs; the model does not see it.
+    /// Name for logs and diffs; it is not sent to the model.
     pub name: Cow<'static, str>,
-    /// Shared by all the prompts that begin with it.
+    /// Text, in memory once for all prompts that begin with it.
     pub text: Arc<str>,
 }
 
 /// One entry of the transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub enum Turn {
-    /// Something the model is given to read; shared by all the prompts that have it.
+pub enum TranscriptTurn {
+    /// Input for the model, in memory once for all prompts that contain it.
     User { text: Arc<str> },
-    /// Something this model said before, with the tool calls it made.
+    /// An earlier answer of the model, with its tool calls.
     Assistant {
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
     },
-    /// What a tool answered.
+    /// Result of a tool call.
     Tool(ToolResult),
 }
 
 /// A tool call that a model made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id for this call, or one of ours where the provider has none.
+    /// The provider's id of this call, or a generated id if the provider has none.
     pub id: String,
     pub name: String,
-    /// An object; hostile until it has been checked against the tool's schema.
+    /// A JSON object; untrusted until it is validated against the tool's schema.
     pub arguments: Value,
-    /// What the provider wants to see again with this call, unread (Google's thought signature).
+    /// Opaque data that must be sent back with this call (Google's thought signature).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
-/// The answer of a tool to one call.
+/// Result of one tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
@@ -69,11 +69,11 @@ pub struct ToolResult {
     pub failed: bool,
 }
 
-/// A run of turns by one speaker, as the providers want them.
+/// Consecutive turns of one role, merged into the message format of the providers.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message<'a> {
-    /// Tool results first, then text parts. `stable` counts the parts that belong to the
-    /// transcript; what is beyond them is the tail.
+pub enum PromptMessage<'a> {
+    /// Tool results first, then text parts. `stable` counts the parts that belong to the transcript; the parts after
+    /// them are the tail.
     User {
         results: Vec<&'a ToolResult>,
         parts: Vec<&'a str>,
@@ -86,12 +86,12 @@ pub enum Message<'a> {
 }
 
 impl Prompt {
-    /// A prompt that is one question.
+    /// Creates a prompt that consists of one question.
     pub fn question(text: impl Into<String>) -> Prompt {
         Prompt { tail: text.into(), ..Prompt::default() }
     }
 
-    /// Adds a stable block.
+    /// Appends a byte-stable block.
     pub fn block(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -101,48 +101,48 @@ impl Prompt {
         self
     }
 
-    /// Shows `look` every piece of text in it.
-    pub fn each_text(&self, look: &mut dyn FnMut(&str)) {
-        self.blocks.iter().for_each(|block| look(&block.text));
-        self.each_turn_text(look);
-        look(&self.tail);
+    /// Calls `visit` with every text of the prompt.
+    pub fn each_text(&self, visit: &mut dyn FnMut(&str)) {
+        self.blocks.iter().for_each(|block| visit(&block.text));
+        self.each_turn_text(visit);
+        visit(&self.tail);
     }
 
-    /// Shows `look` every piece of text in the transcript.
-    pub fn each_turn_text(&self, look: &mut dyn FnMut(&str)) {
+    /// Calls `visit` with every text of the transcript.
+    pub fn each_turn_text(&self, visit: &mut dyn FnMut(&str)) {
         for turn in &self.transcript {
             match turn {
-                Turn::User { text } => look(text),
-                Turn::Assistant { text, calls } => {
-                    look(text);
-                    calls.iter().for_each(|call| look(&call.arguments.to_string()));
+                TranscriptTurn::User { text } => visit(text),
+                TranscriptTurn::Assistant { text, calls } => {
+                    visit(text);
+                    calls.iter().for_each(|call| visit(&call.arguments.to_string()));
                 }
-                Turn::Tool(result) => look(&result.content),
+                TranscriptTurn::Tool(result) => visit(&result.content),
             }
         }
     }
 
-    /// The transcript and the tail as alternating messages: neighbours of one speaker are one
-    /// message, since most providers refuse two in a row.
-    pub fn messages(&self) -> Vec<Message<'_>> {
-        let mut messages: Vec<Message<'_>> = Vec::new();
+    /// The transcript and the tail as messages of alternating roles. Neighbouring turns of one role become one message,
+    /// because most providers reject two in a row.
+    pub fn messages(&self) -> Vec<PromptMessage<'_>> {
+        let mut messages: Vec<PromptMessage<'_>> = Vec::new();
         for turn in &self.transcript {
             match turn {
-                Turn::User { text } => {
+                TranscriptTurn::User { text } => {
                     let (_, parts, stable) = open_user(&mut messages);
                     parts.push(text);
                     *stable = parts.len();
                 }
-                Turn::Tool(result) => open_user(&mut messages).0.push(result),
-                Turn::Assistant { text, calls } => match messages.last_mut() {
-                    Some(Message::Assistant { text: said, calls: made }) => {
-                        if !said.is_empty() && !text.is_empty() {
-                            said.to_mut().push_str("\n\n");
+                TranscriptTurn::Tool(result) => open_user(&mut messages).0.push(result),
+                TranscriptTurn::Assistant { text, calls } => match messages.last_mut() {
+                    Some(PromptMessage::Assistant { text: last, calls: last_calls }) => {
+                        if !last.is_empty() && !text.is_empty() {
+                            last.to_mut().push_str("\n\n");
                         }
-                        said.to_mut().push_str(text);
-                        made.extend(calls);
+                        last.to_mut().push_str(text);
+                        last_calls.extend(calls);
                     }
-                    _ => messages.push(Message::Assistant {
+                    _ => messages.push(PromptMessage::Assistant {
                         text: Cow::Borrowed(text),
                         calls: calls.iter().collect(),
                     }),
@@ -156,7 +156,7 @@ impl Prompt {
     }
 }
 
-/// Text that is not ours between marks that it cannot contain, since they are made of its own hash.
+/// Puts untrusted text between marks. The marks are derived from its hash, so the text cannot contain them.
 pub fn fenced(what: &str, text: &str) -> String {
     let text = text.trim_end();
     let mark = mark_of(text);
@@ -165,7 +165,7 @@ pub fn fenced(what: &str, text: &str) -> String {
     )
 }
 
-/// A mark that a text cannot contain.
+/// Mark derived from the hash of a text, which the text therefore cannot contain.
 pub fn mark_of(text: &str) -> String {
     let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
     let mut mark = String::with_capacity(12);
@@ -177,13 +177,13 @@ pub fn mark_of(text: &str) -> String {
 
 type UserParts<'m, 'a> = (&'m mut Vec<&'a ToolResult>, &'m mut Vec<&'a str>, &'m mut usize);
 
-/// The last message if it is the user's and still open for more, else a new one.
-fn open_user<'m, 'a>(messages: &'m mut Vec<Message<'a>>) -> UserParts<'m, 'a> {
-    if !matches!(messages.last(), Some(Message::User { .. })) {
-        messages.push(Message::User { results: Vec::new(), parts: Vec::new(), stable: 0 });
+/// The last message if its role is user, else a new user message.
+fn open_user<'m, 'a>(messages: &'m mut Vec<PromptMessage<'a>>) -> UserParts<'m, 'a> {
+    if !matches!(messages.last(), Some(PromptMessage::User { .. })) {
+        messages.push(PromptMessage::User { results: Vec::new(), parts: Vec::new(), stable: 0 });
     }
     match messages.last_mut() {
-        Some(Message::User { results, parts, stable }) => (results, parts, stable),
+        Some(PromptMessage::User { results, parts, stable }) => (results, parts, stable),
         _ => unreachable!("a user message was just pushed"),
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_of_one_speaker_become_one_message() {
+    fn consecutive_turns_of_one_role_become_one_message() {
         let result = ToolResult {
             call_id: "c1".into(),
             name: "read".into(),
@@ -202,11 +202,11 @@ mod tests {
         };
         let prompt = Prompt {
             transcript: vec![
-                Turn::User { text: "one".into() },
-                Turn::User { text: "two".into() },
-                Turn::Assistant { text: "three".into(), calls: vec![] },
-                Turn::Assistant { text: "four".into(), calls: vec![] },
-                Turn::Tool(result.clone()),
+                TranscriptTurn::User { text: "one".into() },
+                TranscriptTurn::User { text: "two".into() },
+                TranscriptTurn::Assistant { text: "three".into(), calls: vec![] },
+                TranscriptTurn::Assistant { text: "four".into(), calls: vec![] },
+                TranscriptTurn::Tool(result.clone()),
             ],
             tail: "five".into(),
             blocks: vec![],
@@ -214,9 +214,9 @@ mod tests {
         assert_eq!(
             prompt.messages(),
             [
-                Message::User { results: vec![], parts: vec!["one", "two"], stable: 2 },
-                Message::Assistant { text: "three\n\nfour".into(), calls: vec![] },
-                Message::User { results: vec![&result], parts: vec!["five"], stable: 0 },
+                PromptMessage::User { results: vec![], parts: vec!["one", "two"], stable: 2 },
+                PromptMessage::Assistant { text: "three\n\nfour".into(), calls: vec![] },
+                PromptMessage::User { results: vec![&result], parts: vec!["five"], stable: 0 },
             ]
         );
     }

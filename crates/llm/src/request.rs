@@ -1,4 +1,4 @@
-//! A request: the prompt, and how it is to be answered.
+//! Requests to a model: prompt, tools, schema and parameters; and their fingerprints.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,67 +11,67 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::prompt::{Block, Prompt, Turn};
+use crate::prompt::{Block, Prompt, TranscriptTurn};
 
-/// One question to a model.
+/// One request to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ModelRequest {
     pub prompt: Prompt,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<Tool>,
+    pub tools: Vec<ToolDefinition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
     pub temperature: f32,
-    /// The most output tokens that may be written.
+    /// Maximum number of output tokens.
     pub max_tokens: u32,
-    /// Tells equal questions apart: three samples of one prompt are three requests.
+    /// Sample number. It tells equal prompts apart: three samples of one prompt are three requests.
     pub sample: u32,
 }
 
-impl Request {
+impl ModelRequest {
     pub const TEMPERATURE: f32 = 0.7;
     pub const MAX_TOKENS: u32 = 4096;
 
-    pub fn new(prompt: Prompt) -> Request {
-        Request {
+    pub fn new(prompt: Prompt) -> ModelRequest {
+        ModelRequest {
             prompt,
             tools: Vec::new(),
             schema: None,
-            temperature: Request::TEMPERATURE,
-            max_tokens: Request::MAX_TOKENS,
+            temperature: ModelRequest::TEMPERATURE,
+            max_tokens: ModelRequest::MAX_TOKENS,
             sample: 0,
         }
     }
 
-    pub fn question(text: impl Into<String>) -> Request {
-        Request::new(Prompt::question(text))
+    pub fn question(text: impl Into<String>) -> ModelRequest {
+        ModelRequest::new(Prompt::question(text))
     }
 
-    /// What identifies this request: equal requests have equal fingerprints, on every machine.
+    /// Identity of the request: equal requests have equal fingerprints on every machine.
     pub fn fingerprint(&self) -> Fingerprint {
         PrefixHasher::default().fingerprint(self)
     }
 }
 
-/// Computes fingerprints of requests that share their blocks and turns, and hashes what they share once.
+/// Computes fingerprints of requests that share blocks and turns, and hashes their common prefix only once.
 ///
-/// Clones share what was hashed. Any request may come next: what differs is hashed anew.
+/// Clones share the hashed prefix. Any request may follow: a request with another prefix is hashed in full.
 #[derive(Clone, Default)]
 pub struct PrefixHasher(Arc<Mutex<HashedPrefix>>);
 
-/// Beginning of a request as JSON, up to the last of its turns.
+/// Hash state after the blocks and turns of the last request, in its JSON form.
 #[derive(Default)]
 struct HashedPrefix {
     hasher: Sha256,
     blocks: Vec<Block>,
-    turns: Vec<Turn>,
+    turns: Vec<TranscriptTurn>,
 }
 
-/// What follows the prompt in a request as JSON.
+/// The fields after the prompt in a request's JSON form.
 #[derive(Serialize)]
 struct AfterPrompt<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<&'a [Tool]>,
+    tools: Option<&'a [ToolDefinition]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<&'a Schema>,
     temperature: f32,
@@ -80,9 +80,9 @@ struct AfterPrompt<'a> {
 }
 
 impl PrefixHasher {
-    /// The SHA-256 of the request as JSON.
-    pub fn fingerprint(&self, request: &Request) -> Fingerprint {
-        let Request { prompt, tools, schema, temperature, max_tokens, sample } = request;
+    /// SHA-256 of the request's JSON form.
+    pub fn fingerprint(&self, request: &ModelRequest) -> Fingerprint {
+        let ModelRequest { prompt, tools, schema, temperature, max_tokens, sample } = request;
         let mut prefix = self.0.lock();
         prefix.extend(prompt);
         let mut hasher = prefix.hasher.clone();
@@ -96,7 +96,7 @@ impl PrefixHasher {
             max_tokens: *max_tokens,
             sample: *sample,
         };
-        // Plain data: it can always be written.
+        // Serializing plain data cannot fail.
         let rest = serde_json::to_string(&rest).unwrap_or_default();
         hasher.update("},");
         hasher.update(rest.trim_start_matches('{'));
@@ -105,7 +105,7 @@ impl PrefixHasher {
 }
 
 impl HashedPrefix {
-    /// Hashes the turns that are new, or everything if the prompt begins differently.
+    /// Hashes the new turns, or everything if the prompt does not start with the hashed prefix.
     fn extend(&mut self, Prompt { blocks, transcript, .. }: &Prompt) {
         let known = self.turns.len();
         let is_prefix = known > 0
@@ -117,7 +117,9 @@ impl HashedPrefix {
                 .zip(blocks)
                 .all(|(a, b)| a.name == b.name && is_same(&a.text, &b.text))
             && self.turns.iter().zip(transcript).all(|(a, b)| match (a, b) {
-                (Turn::User { text: a }, Turn::User { text: b }) => is_same(a, b),
+                (TranscriptTurn::User { text: a }, TranscriptTurn::User { text: b }) => {
+                    is_same(a, b)
+                }
                 (a, b) => a == b,
             });
         if !is_prefix {
@@ -136,13 +138,13 @@ impl HashedPrefix {
     }
 }
 
-/// Whether two texts are equal. Where they are, they are nearly always one.
+/// Whether two texts are equal. Equal texts nearly always share one allocation, so pointers are compared first.
 fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
 
 fn hash_json(hasher: &mut Sha256, value: &(impl Serialize + ?Sized)) {
-    // Serialising plain data into a hasher cannot fail; were it to, the hash of what was written so far would still be
+    // Serializing plain data into a hasher cannot fail; if it did, the hash of the bytes written so far would still be
     // deterministic.
     let _ = serde_json::to_writer(HashWriter(hasher), value);
 }
@@ -153,7 +155,7 @@ impl fmt::Debug for PrefixHasher {
     }
 }
 
-/// Always equal: what was hashed before changes no fingerprint.
+/// Always equal: the hashed prefix does not affect any fingerprint.
 impl PartialEq for PrefixHasher {
     fn eq(&self, _: &PrefixHasher) -> bool {
         true
@@ -175,34 +177,34 @@ impl std::io::Write for HashWriter<'_> {
 
 /// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct ToolDefinition {
     pub name: String,
     pub description: String,
     /// A JSON schema whose root is an object.
     pub parameters: Value,
 }
 
-/// The shape that an answer must have.
+/// JSON schema that an answer must match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// Letters, digits, `_` and `-`: providers allow no more.
+    /// Name of letters, digits, `_` and `-`; providers allow no other characters.
     pub name: String,
     pub value: Value,
-    pub delivery: Delivery,
+    pub delivery: SchemaDelivery,
 }
 
-/// How the model learns of the schema.
+/// How the schema is sent to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// Through the provider's own schema parameter where the model has one, else in the prompt.
+pub enum SchemaDelivery {
+    /// In the provider's own schema parameter if the model supports it, else in the prompt.
     Native,
-    /// In the prompt alone. A native schema would change the start of what the provider caches, so
-    /// a single typed question at the end of a long untyped conversation is cheaper this way.
+    /// Only in the prompt. A native schema would change the start of the cached prefix, so one typed question at the
+    /// end of a long untyped conversation is cheaper this way.
     Prompt,
 }
 
-/// What is wrong with a schema that a user wrote.
+/// Error in a schema written by a user.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error("the schema must be a JSON object")]
@@ -214,7 +216,7 @@ pub enum SchemaError {
 }
 
 impl Schema {
-    /// The schema of a Rust type, with nothing left to look up by reference.
+    /// The schema of a Rust type, with all references inlined.
     pub fn of<T: JsonSchema>() -> Schema {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
@@ -225,10 +227,10 @@ impl Schema {
             .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
             .collect();
         let value = settings.into_generator().into_root_schema_for::<T>().to_value();
-        Schema { name, value, delivery: Delivery::Native }
+        Schema { name, value, delivery: SchemaDelivery::Native }
     }
 
-    /// A schema that somebody wrote, checked.
+    /// Validates a schema written by a user.
     pub fn from_value(name: &str, value: Value) -> Result<Schema, SchemaError> {
         let object = value.as_object().ok_or(SchemaError::NotAnObject)?;
         if object.get("type").and_then(Value::as_str) != Some("object") {
@@ -236,10 +238,10 @@ impl Schema {
         }
         jsonschema::validator_for(&value)
             .map_err(|error| SchemaError::Invalid(error.to_string()))?;
-        Ok(Schema { name: name.to_owned(), value, delivery: Delivery::Native })
+        Ok(Schema { name: name.to_owned(), value, delivery: SchemaDelivery::Native })
     }
 
-    /// The words that ask for this shape where the provider has no way to enforce it.
+    /// Prompt text that asks for this schema, for providers that cannot enforce it.
     pub fn instruction(&self) -> String {
         format!(
             "Answer with one JSON object and nothing else: no code fence, no words before or after \
@@ -254,31 +256,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fingerprint_tells_samples_apart_and_nothing_else() {
-        let request = Request::question("why");
+    fn fingerprints_of_equal_requests_differ_only_by_sample() {
+        let request = ModelRequest::question("why");
         let mut sampled = request.clone();
         sampled.sample = 1;
-        assert_eq!(request.fingerprint(), Request::question("why").fingerprint());
+        assert_eq!(request.fingerprint(), ModelRequest::question("why").fingerprint());
         assert_ne!(request.fingerprint(), sampled.fingerprint());
     }
 
     #[test]
-    fn the_fingerprint_is_the_same_on_every_machine_and_version() {
+    fn fingerprint_is_stable_across_machines_and_versions() {
         // A change here makes every recorded cassette and journal unreadable: bump their version.
         assert_eq!(
-            Request::question("why").fingerprint().to_string(),
+            ModelRequest::question("why").fingerprint().to_string(),
             "9691232ab71cbb914f1367ce4d16dc426391b8777e6f6c9aeec52943d86a80fd"
         );
     }
 
     #[test]
-    fn shared_prefix_does_not_change_a_fingerprint() {
-        let said = |text: &str| Turn::User { text: text.into() };
-        let tool =
-            Tool { name: "t".to_owned(), description: String::new(), parameters: Value::Null };
-        let mut request = Request::question("a \"question\"");
+    fn prefix_hasher_gives_the_same_fingerprint_as_hashing_the_whole_request() {
+        let turn = |text: &str| TranscriptTurn::User { text: text.into() };
+        let tool = ToolDefinition {
+            name: "t".to_owned(),
+            description: String::new(),
+            parameters: Value::Null,
+        };
+        let mut request = ModelRequest::question("a \"question\"");
         let hasher = PrefixHasher::default();
-        let check = |request: &Request| {
+        let check = |request: &ModelRequest| {
             let plain = Fingerprint::of(serde_json::to_string(request).unwrap());
             assert_eq!(hasher.fingerprint(request), plain);
             assert_eq!(request.fingerprint(), plain);
@@ -287,11 +292,12 @@ mod tests {
         request.prompt = request.prompt.block("rules", "Be \u{1} brief.").block("move", "Do it.");
         check(&request);
         for text in ["one", "two\n", "three"] {
-            request.prompt.transcript.push(said(text));
+            request.prompt.transcript.push(turn(text));
             request.prompt.tail = format!("after {text}");
             check(&request);
         }
-        request.prompt.transcript[1] = Turn::Assistant { text: "no".to_owned(), calls: vec![] };
+        request.prompt.transcript[1] =
+            TranscriptTurn::Assistant { text: "no".to_owned(), calls: vec![] };
         check(&request);
         request.prompt.transcript.truncate(2);
         check(&request);
@@ -305,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_keeps_the_order_of_its_fields() {
+    fn schema_of_a_type_keeps_the_order_of_its_fields() {
         #[derive(JsonSchema)]
-        #[expect(dead_code, reason = "only its schema is looked at")]
+        #[expect(dead_code, reason = "only its schema is used")]
         struct Verdict {
             reasoning: String,
             impact: u8,
@@ -319,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_users_are_checked() {
+    fn invalid_user_schemas_are_rejected() {
         let bad = |value: Value| Schema::from_value("s", value).unwrap_err().to_string();
         assert_eq!(bad(serde_json::json!([])), "the schema must be a JSON object");
         assert!(bad(serde_json::json!({"type": "integer"})).contains("wrap the value"));

@@ -1,4 +1,4 @@
-//! What a model answered, with all that an honest account of it needs.
+//! Responses of models, with usage and cost.
 
 use assize_types::{Cost, Money, Usage};
 use schemars::JsonSchema;
@@ -8,72 +8,71 @@ use crate::prompt::ToolCall;
 
 /// The answer to one request.
 ///
-/// It holds nothing that differs when the same answer is played back from a cassette or a journal.
-/// Thousands of them are kept, so what is as usual is left out when it is written.
+/// All fields stay the same when the answer is replayed from a cassette or a journal. A run stores thousands of
+/// responses, so fields with their default value are not serialized.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Response {
+pub struct ModelResponse {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    #[serde(default, skip_serializing_if = "Stop::is_end")]
-    pub stop: Stop,
-    /// The tokens, where the provider said how many there were.
+    #[serde(default, skip_serializing_if = "StopReason::is_end")]
+    pub stop: StopReason,
+    /// Token counts, if the provider reported them.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "four_figures")]
     pub usage: Option<Usage>,
     pub cost: Cost,
     pub provider: String,
-    /// The model that answered, as the provider names it.
+    /// The model that answered, by its name in the provider's response.
     pub model: String,
-    /// Whether the provider itself held the answer to the schema.
+    /// Whether the provider enforced the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub schema_enforced: bool,
-    /// No model was asked: the answer is a rehearsal.
+    /// Whether the rehearsal model answered instead of a real one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rehearsal: bool,
-    /// How often the call was sent until it was answered.
+    /// How many times the call was sent until it was answered.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub attempts: u32,
-    /// How long the call took, waiting and retries included, when it was first made.
+    /// Duration of the original call, with time in queues and retries; replays keep it.
     pub duration_ms: u64,
 }
 
-impl Response {
-    /// The tokens of several responses, if all of them said.
-    pub fn total_usage(responses: &[Response]) -> Option<Usage> {
+impl ModelResponse {
+    /// Sum of the tokens, if every response reports them.
+    pub fn total_usage(responses: &[ModelResponse]) -> Option<Usage> {
         responses.iter().try_fold(Usage::default(), |sum, response| Some(sum + response.usage?))
     }
 
-    pub fn total_cost(responses: &[Response]) -> Cost {
+    pub fn total_cost(responses: &[ModelResponse]) -> Cost {
         responses.iter().fold(Cost::Known(Money::ZERO), |sum, response| sum + response.cost)
     }
 
-    pub fn total_attempts(responses: &[Response]) -> u32 {
+    pub fn total_attempts(responses: &[ModelResponse]) -> u32 {
         responses.iter().map(|response| response.attempts).sum()
     }
 
-    pub fn total_milliseconds(responses: &[Response]) -> u64 {
+    pub fn total_milliseconds(responses: &[ModelResponse]) -> u64 {
         responses.iter().map(|response| response.duration_ms).sum()
     }
 }
 
-/// What several calls took.
+/// Totals of several calls: count, tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "CallTotals")]
-pub struct Spent {
+pub struct CallTotals {
     pub calls: u64,
-    /// Of these, those beyond the plan: what had to be asked again, and summaries.
+    /// Calls that were not planned: repeated questions and summaries.
     #[serde(default)]
     pub extra: u64,
-    /// Of the calls that said.
+    /// Tokens of the calls that reported them.
     pub usage: Usage,
     pub cost: Cost,
-    /// Whether any answer is a rehearsal.
+    /// Whether the rehearsal model gave any of the answers.
     pub rehearsal: bool,
 }
 
-impl Default for Spent {
-    fn default() -> Spent {
-        Spent {
+impl Default for CallTotals {
+    fn default() -> CallTotals {
+        CallTotals {
             calls: 0,
             extra: 0,
             usage: Usage::default(),
@@ -83,9 +82,9 @@ impl Default for Spent {
     }
 }
 
-impl Spent {
-    pub fn add(&mut self, response: &Response) {
-        *self = self.plus(Spent {
+impl CallTotals {
+    pub fn add(&mut self, response: &ModelResponse) {
+        *self = self.plus(CallTotals {
             calls: 1,
             extra: 0,
             usage: response.usage.unwrap_or_default(),
@@ -94,7 +93,7 @@ impl Spent {
         });
     }
 
-    pub fn plus(mut self, other: Spent) -> Spent {
+    pub fn plus(mut self, other: CallTotals) -> CallTotals {
         self.calls += other.calls;
         self.extra += other.extra;
         self.usage += other.usage;
@@ -112,13 +111,13 @@ fn is_once(attempts: &u32) -> bool {
     *attempts == 1
 }
 
-impl Stop {
+impl StopReason {
     fn is_end(&self) -> bool {
-        *self == Stop::End
+        *self == StopReason::End
     }
 }
 
-/// Usage as input, cached input, cache write and output.
+/// Serializes usage as an array of input, cached input, cache write and output tokens.
 mod four_figures {
     use assize_types::Usage;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -148,14 +147,14 @@ mod four_figures {
 /// Why a model stopped writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
-    /// It was done.
+pub enum StopReason {
+    /// The answer is complete.
     #[default]
     End,
-    /// It wants its tools called.
+    /// The model requests tool calls.
     ToolUse,
-    /// It reached `max_tokens`: the answer is cut off.
+    /// The answer reached `max_tokens` and is cut off.
     MaxTokens,
-    /// It, or its provider's filter, declined to answer.
+    /// The model, or its provider's filter, declined to answer.
     Refused,
 }

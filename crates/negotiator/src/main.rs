@@ -1,8 +1,8 @@
-//! Debates one move inside a sandbox. There is no network and no key here: every answer of a model is
-//! asked for on a channel to the host, which is the standard input.
+//! Program that debates one move inside a sandbox, without network access or API keys. It sends every model request
+//! to the host, over the channel on standard input.
 //!
-//! The job is a JSON file, named on the command line; the verdict goes to standard output, and what is said
-//! to `/workspace/logs/i1.json` and so on, as it grows.
+//! The job is a JSON file named on the command line. The verdict goes to standard output. The conversations go to
+//! `/workspace/logs/i1.json` and so on, updated after every response.
 
 mod door;
 
@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use assize_debate::{Job, Minutes, Verdict};
+use assize_debate::{DebateSpec, DebateVerdict, Transcript};
 use assize_graph::NodeError;
 use assize_types::Cancel;
 
@@ -29,17 +29,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn debate() -> Result<Verdict, String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
-    let path = std::env::args_os().nth(1).ok_or("name the file with the job")?;
-    let job = std::fs::read(path).map_err(|error| told(&error))?;
-    let job: Job = serde_json::from_slice(&job).map_err(|error| told(&error))?;
-    let minutes = Minutes::of(job.personas.decision_makers.len());
+fn debate() -> Result<DebateVerdict, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let path = std::env::args_os().nth(1).ok_or("missing argument: path of the job file")?;
+    let job = std::fs::read(path).map_err(|error| format!("cannot read the job file: {error}"))?;
+    let job: DebateSpec =
+        serde_json::from_slice(&job).map_err(|error| format!("invalid job file: {error}"))?;
+    let minutes = Transcript::of(job.personas.decision_makers.len());
     let cancel = Cancel::new();
-    let channel = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| told(&error))?;
-    let door = door::Door::open(channel, minutes, cancel.clone()).map_err(|error| told(&error))?;
+    let channel = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| text(&error))?;
+    let door =
+        door::HostModel::open(channel, minutes, cancel.clone()).map_err(|error| text(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| told(&error))?;
+    let runtime = runtime.map_err(|error| text(&error))?;
     runtime.block_on(job.hold(Arc::new(door), cancel)).map_err(|error| match error {
         NodeError::Stop(error) => error.to_string(),
         NodeError::Failed(error) => error.to_string(),

@@ -1,86 +1,86 @@
-//! Frames: the unit of what is sent, and the decoder that never trusts its input.
+//! Frames, the unit of transmission, and their decoder for untrusted input.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes of data in one frame.
+/// Maximum number of payload bytes in one data frame.
 pub const MAX_DATA: usize = 64 * 1024;
 
-/// The most bytes in one frame, its kind and stream included.
+/// Maximum size of a frame in bytes, including kind and stream, without the length field.
 pub const MAX_FRAME: usize = 1024 * 1024;
 
-/// Length, kind, stream.
+/// Size of the length, kind and stream fields.
 const HEADER: usize = 4 + 1 + 4;
 
-/// One request and what belongs to it. The host counts upwards from 1; 0 is the connection itself.
+/// Id of a stream: one request with its data and reply. The host counts up from 1; 0 is the connection itself.
 pub type StreamId = u32;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
-    /// The first frame in each direction: who speaks, and in which version.
+pub enum FrameKind {
+    /// The first frame in each direction, with the protocol version.
     Hello = 1,
     /// Opens a stream with a request.
     Open = 2,
-    /// Bytes for a port, whose number is the first byte.
+    /// Bytes for a port. The first payload byte is the port number.
     Data = 3,
-    /// No more bytes come on the port.
+    /// End of data on a port.
     Close = 4,
-    /// The receiver has room for that many more bytes on the port.
+    /// Number of additional bytes that the receiver accepts on a port.
     Credit = 5,
     /// The reply: the last frame of a stream.
     Done = 6,
-    /// Nobody waits for the stream any more.
+    /// Cancels a stream.
     Cancel = 7,
-    /// From a program that may talk to the host: asks for something, under a number of its own.
+    /// Request from a program to the host, with a call number chosen by the program.
     Call = 8,
-    /// What the host answers to the call of that number.
+    /// The host's answer to the call with the same number.
     Answer = 9,
-    /// From a program that may talk to the host: tells something.
+    /// Event from a program to the host, without an answer.
     Event = 10,
 }
 
-impl Kind {
-    fn from_byte(byte: u8) -> Option<Kind> {
-        use Kind::{Answer, Call, Cancel, Close, Credit, Data, Done, Event, Hello, Open};
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
+        use FrameKind::{Answer, Call, Cancel, Close, Credit, Data, Done, Event, Hello, Open};
         [Hello, Open, Data, Close, Credit, Done, Cancel, Call, Answer, Event]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
 }
 
-/// One frame, as it was received.
+/// Received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub stream: StreamId,
     pub payload: Vec<u8>,
 }
 
-/// Bytes that are no frame, or a frame that makes no sense.
+/// Error of encoding or decoding a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    #[error("a frame of {0} bytes, and {MAX_FRAME} are allowed")]
+    #[error("frame of {0} bytes exceeds the limit of {MAX_FRAME} bytes")]
     TooLong(usize),
-    #[error("a frame of {0} bytes, which is less than its head")]
+    #[error("frame of {0} bytes is shorter than its header")]
     TooShort(usize),
-    #[error("a frame of the unknown kind {0}")]
+    #[error("unknown frame kind {0}")]
     UnknownKind(u8),
-    #[error("a frame that says nothing: {0}")]
+    #[error("malformed frame: {0}")]
     Unreadable(String),
-    #[error("a message of {0} bytes, which is more than fits into a frame")]
+    #[error("message of {0} bytes exceeds the frame limit of {MAX_FRAME} bytes")]
     TooMuch(usize),
 }
 
 impl Frame {
-    /// Adds a frame with these bytes to what is to be sent.
+    /// Appends a frame to the buffer `out`. Its payload is the concatenation of `parts`.
     ///
     /// # Errors
-    /// When it would be too long to be received.
+    /// When the frame exceeds [`MAX_FRAME`].
     pub fn put(
         out: &mut Vec<u8>,
-        kind: Kind,
+        kind: FrameKind,
         stream: StreamId,
         parts: &[&[u8]],
     ) -> Result<(), FrameError> {
@@ -99,13 +99,13 @@ impl Frame {
         Ok(())
     }
 
-    /// Adds a frame with this message.
+    /// Appends a frame with a message encoded as JSON.
     ///
     /// # Errors
-    /// When it would be too long to be received.
+    /// When the frame exceeds [`MAX_FRAME`].
     pub fn put_message<T: Serialize>(
         out: &mut Vec<u8>,
-        kind: Kind,
+        kind: FrameKind,
         stream: StreamId,
         message: &T,
     ) -> Result<(), FrameError> {
@@ -114,75 +114,75 @@ impl Frame {
         Frame::put(out, kind, stream, &[&text])
     }
 
-    /// Adds the bytes as data for a port, in as many frames as it takes.
+    /// Appends data frames for a port, as many as the bytes need.
     pub fn put_data(out: &mut Vec<u8>, stream: StreamId, port: u8, bytes: &[u8]) {
-        for piece in bytes.chunks(MAX_DATA) {
-            // A piece fits by its size.
-            let _ = Frame::put(out, Kind::Data, stream, &[&[port], piece]);
+        for chunk in bytes.chunks(MAX_DATA) {
+            // Cannot fail: MAX_DATA is below MAX_FRAME.
+            let _ = Frame::put(out, FrameKind::Data, stream, &[&[port], chunk]);
         }
     }
 
     pub fn put_close(out: &mut Vec<u8>, stream: StreamId, port: u8) {
-        let _ = Frame::put(out, Kind::Close, stream, &[&[port]]);
+        let _ = Frame::put(out, FrameKind::Close, stream, &[&[port]]);
     }
 
     pub fn put_credit(out: &mut Vec<u8>, stream: StreamId, port: u8, bytes: u32) {
-        let _ = Frame::put(out, Kind::Credit, stream, &[&[port], &bytes.to_le_bytes()]);
+        let _ = Frame::put(out, FrameKind::Credit, stream, &[&[port], &bytes.to_le_bytes()]);
     }
 
     pub fn put_cancel(out: &mut Vec<u8>, stream: StreamId) {
-        let _ = Frame::put(out, Kind::Cancel, stream, &[]);
+        let _ = Frame::put(out, FrameKind::Cancel, stream, &[]);
     }
 
-    /// The message in it.
+    /// Parses the payload as a JSON message.
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.payload)
             .map_err(|error| FrameError::Unreadable(error.to_string()))
     }
 
-    /// The port of a data, close or credit frame, and what follows it.
+    /// Port of a data, close or credit frame, and the rest of the payload.
     pub fn on_port(&self) -> Result<(u8, &[u8]), FrameError> {
         match self.payload.split_first() {
             Some((port, rest)) => Ok((*port, rest)),
-            None => Err(FrameError::Unreadable("it names no port".to_owned())),
+            None => Err(FrameError::Unreadable("missing port".to_owned())),
         }
     }
 
-    /// The port of a credit frame, and how much more there is room for.
+    /// Port and number of bytes of a credit frame.
     pub fn credit(&self) -> Result<(u8, u32), FrameError> {
         let (port, rest) = self.on_port()?;
         match rest.try_into() {
             Ok(bytes) => Ok((port, u32::from_le_bytes(bytes))),
-            Err(_) => Err(FrameError::Unreadable("it gives no number of bytes".to_owned())),
+            Err(_) => Err(FrameError::Unreadable("invalid credit".to_owned())),
         }
     }
 }
 
-/// Makes frames of bytes as they come.
+/// Incremental decoder of a byte stream into frames.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct FrameDecoder {
     buffer: Vec<u8>,
-    /// Where in the buffer the next frame begins.
+    /// Offset of the next frame in `buffer`.
     start: usize,
 }
 
-impl Decoder {
-    pub fn new() -> Decoder {
-        Decoder::default()
+impl FrameDecoder {
+    pub fn new() -> FrameDecoder {
+        FrameDecoder::default()
     }
 
-    /// Takes what was received. Take all frames out before the next bytes, and no more than one
-    /// unfinished frame is ever kept.
+    /// Adds received bytes. Call [`Decoder::next_frame`] until it returns `None` before pushing again: then the
+    /// buffer never holds more than one incomplete frame.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// When the bytes cannot be one; nothing after it can be understood.
+    /// When the bytes are not a valid frame. The rest of the stream cannot be decoded then.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.start..];
         let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -194,7 +194,7 @@ impl Decoder {
             return Err(FrameError::TooShort(length));
         }
         let Some(frame) = rest.get(..length) else { return Ok(None) };
-        let kind = Kind::from_byte(frame[0]).ok_or(FrameError::UnknownKind(frame[0]))?;
+        let kind = FrameKind::from_byte(frame[0]).ok_or(FrameError::UnknownKind(frame[0]))?;
         let mut stream = [0; 4];
         stream.copy_from_slice(&frame[1..5]);
         let payload = frame[5..].to_vec();
@@ -209,19 +209,19 @@ mod tests {
 
     use super::*;
 
-    /// Any bytes, in any pieces: frames or an error, and never more memory than one frame.
+    /// Decodes any bytes in chunks: must give frames or an error, and never buffer more than one frame.
     fn fuzz_decoder(bytes: &[u8], piece: usize) {
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         for piece in bytes.chunks(piece.max(1)) {
             decoder.push(piece);
             loop {
                 match decoder.next_frame() {
                     Ok(Some(frame)) => {
                         assert!(frame.payload.len() <= MAX_FRAME);
-                        let _ = frame.message::<crate::Request>();
-                        let _ = frame.message::<crate::Reply>();
+                        let _ = frame.message::<crate::GuestRequest>();
+                        let _ = frame.message::<crate::GuestReply>();
                         let _ = frame.message::<crate::Hello>();
-                        let _ = frame.message::<crate::Call>();
+                        let _ = frame.message::<crate::HostCall>();
                         let _ = (frame.on_port(), frame.credit());
                     }
                     Ok(None) => break,
@@ -232,22 +232,24 @@ mod tests {
         }
     }
 
-    fn any_kind() -> impl Strategy<Value = Kind> {
-        (1_u8..=10).prop_map(|byte| Kind::from_byte(byte).unwrap())
+    fn any_kind() -> impl Strategy<Value = FrameKind> {
+        (1_u8..=10).prop_map(|byte| FrameKind::from_byte(byte).unwrap())
     }
 
     proptest! {
         #[test]
-        fn no_bytes_upset_the_decoder(bytes in prop::collection::vec(any::<u8>(), 0..400), piece in 1_usize..50) {
+        fn arbitrary_bytes_do_not_panic_the_decoder(
+            bytes in prop::collection::vec(any::<u8>(), 0..400), piece in 1_usize..50,
+        ) {
             fuzz_decoder(&bytes, piece);
         }
 
         #[test]
-        fn nor_do_frames_with_something_wrong_in_them(
+        fn corrupted_frames_do_not_panic_the_decoder(
             mut frames in prop::collection::vec((any_kind(), any::<u32>(), prop::collection::vec(any::<u8>(), 0..60)), 1..8),
             wrong in any::<prop::sample::Index>(), byte in any::<u8>(), piece in 1_usize..50,
         ) {
-            frames.push((Kind::Open, 1, br#"{"exec":{"argv":["x"]}}"#.to_vec()));
+            frames.push((FrameKind::Open, 1, br#"{"exec":{"argv":["x"]}}"#.to_vec()));
             let mut bytes = Vec::new();
             for (kind, stream, payload) in &frames {
                 Frame::put(&mut bytes, *kind, *stream, &[payload]).unwrap();
@@ -258,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_put_is_what_is_read(
+        fn frames_round_trip_in_any_chunking(
             frames in prop::collection::vec((any_kind(), any::<u32>(), prop::collection::vec(any::<u8>(), 0..60)), 0..8),
             piece in 1_usize..50,
         ) {
@@ -266,7 +268,7 @@ mod tests {
             for (kind, stream, payload) in &frames {
                 Frame::put(&mut bytes, *kind, *stream, &[payload]).unwrap();
             }
-            let (mut decoder, mut read) = (Decoder::new(), Vec::new());
+            let (mut decoder, mut read) = (FrameDecoder::new(), Vec::new());
             for piece in bytes.chunks(piece) {
                 decoder.push(piece);
                 while let Some(frame) = decoder.next_frame().unwrap() {
@@ -278,19 +280,19 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_too_long_is_refused_before_it_is_read() {
-        let mut decoder = Decoder::new();
+    fn oversized_frame_is_rejected_before_its_payload() {
+        let mut decoder = FrameDecoder::new();
         decoder.push(&u32::MAX.to_le_bytes());
         assert_eq!(decoder.next_frame(), Err(FrameError::TooLong(u32::MAX as usize)));
         let huge = vec![0; MAX_FRAME];
-        assert!(Frame::put(&mut Vec::new(), Kind::Open, 1, &[&huge]).is_err());
+        assert!(Frame::put(&mut Vec::new(), FrameKind::Open, 1, &[&huge]).is_err());
     }
 
     #[test]
-    fn long_data_is_cut_into_frames() {
+    fn long_data_is_split_into_frames() {
         let mut bytes = Vec::new();
         Frame::put_data(&mut bytes, 7, 1, &vec![b'x'; 2 * MAX_DATA + 1]);
-        let mut decoder = Decoder::new();
+        let mut decoder = FrameDecoder::new();
         decoder.push(&bytes);
         let mut sizes = Vec::new();
         while let Some(frame) = decoder.next_frame().unwrap() {

@@ -1,108 +1,107 @@
-//! What the host tells the keeper of a jail to build, and what it answers.
+//! Messages between the host and the keeper, the process that builds and supervises a jail.
 //!
-//! It is said once, as one line of JSON on the keeper's standard input, which then stays open for
-//! as long as the jail may live.
+//! The host sends one [`JailSetup`] as a JSON line on the keeper's standard input. Closing that input ends the jail.
 
 use serde::{Deserialize, Serialize};
 
-/// A jail to build.
+/// Description of a jail to build.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Setup {
-    /// Pieces of the host that are seen inside, at the same or another place, and never written to.
-    pub pieces: Vec<Piece>,
-    /// Links made in the new root.
-    pub links: Vec<Link>,
-    /// Small files made in the new root.
-    pub files: Vec<File>,
-    /// Folders that can be written to, all on one memory disk.
+pub struct JailSetup {
+    /// Files and folders of the host to mount read-only in the jail.
+    pub pieces: Vec<HostMount>,
+    /// Symbolic links to create in the new root.
+    pub links: Vec<JailLink>,
+    /// Small files to create in the new root.
+    pub files: Vec<JailFile>,
+    /// Writable folders, all on one tmpfs.
     pub writable: Vec<String>,
-    /// The size of that disk, and how many files it takes.
+    /// Limits of that tmpfs on its size and its number of files.
     pub disk_bytes: u64,
     pub disk_files: u64,
-    /// The control groups to enter, removed at the end: those of the first version, one for each
-    /// kind of account, or the one of the second.
+    /// Cgroups to enter: v1, one for each controller, or v2. The keeper removes them at the end.
     pub groups_v1: Vec<String>,
     pub group_v2: Option<String>,
-    /// The users of the host that the guest and the programs become; the caller's own if `None`.
-    pub users: Option<Users>,
+    /// Host users for the guest agent and the programs; the caller's own user if `None`.
+    pub users: Option<JailUsers>,
     pub host_name: String,
-    /// What is run in it instead of the guest.
+    /// VM emulator to run in the jail instead of the guest agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulator: Option<Emulator>,
 }
 
-impl Setup {
-    /// Adds a piece of the host.
+impl JailSetup {
+    /// Mounts a file or folder of the host read-only.
     pub fn piece(&mut self, from: &str, to: &str, optional: bool) {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.pieces.push(Piece { from, to, device: false, optional });
+        self.pieces.push(HostMount { from, to, device: false, optional });
     }
 
-    /// Adds a device of the host.
+    /// Mounts a device of the host.
     pub fn device(&mut self, from: &str, to: &str) {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.pieces.push(Piece { from, to, device: true, optional: false });
+        self.pieces.push(HostMount { from, to, device: true, optional: false });
     }
 
-    /// Adds a link.
+    /// Adds a symbolic link.
     pub fn link(&mut self, at: &str, to: &str) {
-        self.links.push(Link { at: at.to_owned(), to: to.to_owned() });
+        self.links.push(JailLink { at: at.to_owned(), to: to.to_owned() });
     }
 }
 
-/// A program that is a machine. It has the channel as its descriptor 3, and from 4 on those that
-/// came with this message.
+/// VM emulator (QEMU) to run in a jail. Descriptor 3 is the channel; 4 and up were sent with this message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Emulator {
     pub argv: Vec<String>,
-    /// The most memory that it may map.
+    /// Limit on its address space, in bytes.
     pub address_space: u64,
-    /// A group of the host that it stays a member of, for the sake of a device.
+    /// Host group that it keeps, for access to a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }
 
-/// A folder or file of the host, seen inside.
+/// File, folder or device of the host that is mounted in the jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct HostMount {
     pub from: String,
     pub to: String,
-    /// Devices are the only pieces that may be written to.
+    /// Whether it is a device. Programs can write only to devices.
     #[serde(default)]
     pub device: bool,
-    /// It may be missing.
+    /// Whether it may be missing on the host.
     #[serde(default)]
     pub optional: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct JailLink {
     pub at: String,
     pub to: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct File {
+pub struct JailFile {
     pub at: String,
     pub text: String,
 }
 
-/// Numbers of users (and of groups alike) on the host.
+/// User ids on the host; the group ids are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Users {
+pub struct JailUsers {
     pub guest: u32,
     pub program: u32,
 }
 
-/// What the keeper answers, as one line of JSON.
+/// The keeper's answer, as one JSON line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Built {
-    /// The jail is there; its first process has this number on the host.
+pub enum KeeperReply {
+    /// The jail runs.
     Ready {
+        /// Host process id of its init process.
         pid: u32,
+        /// Whether it has a `/proc`.
         proc: bool,
-        /// The version of Landlock that programs in it are under; 0 for none.
+        /// Landlock ABI version that confines its programs; 0 for none.
         landlock: u32,
     },
     Failed {

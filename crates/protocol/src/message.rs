@@ -1,104 +1,106 @@
-//! The words in the frames.
+//! Messages inside the frames.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the host says first.
+/// First message from the host: protocol version, limits and environment of the sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hello {
     pub version: u32,
-    /// What holds for everything that runs in this sandbox.
+    /// Limits for all programs in this sandbox.
     pub limits: GuestLimits,
-    /// The environment of every program, unless it is told otherwise.
+    /// Default environment of programs; an `Exec` can override each variable.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// For a guest that is the first process of a machine.
+    /// Settings of the microVM; `None` on other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<Machine>,
+    pub machine: Option<MicroVmSettings>,
 }
 
-/// What a machine has to be told that was asleep, and that many others were copied from.
+/// Settings of one microVM, applied after it is restored from a snapshot that many microVMs share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Machine {
-    /// Fresh randomness, and the right time.
+pub struct MicroVmSettings {
+    /// Seed for the random generator.
     pub entropy: Vec<u8>,
+    /// Current time.
     pub unix_nanos: u64,
-    /// What all programs together may use: memory, processes and threads, thousandths of a processor.
+    /// Memory limit of all programs together, in bytes.
     pub memory: u64,
+    /// Limit on processes and threads.
     pub processes: u64,
+    /// CPU limit in thousandths of a CPU.
     pub cpu_millis: u32,
-    /// The size of the disk in memory, and how many files it takes.
+    /// Limits of the tmpfs on its size and its number of files.
     pub disk_bytes: u64,
     pub disk_files: u64,
-    /// Where the second disk is seen, if there is something on it.
+    /// Mount point of the second disk, if it has layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<String>,
 }
 
-/// What the guest answers to it; in a machine it also says so by itself once it is up.
+/// The guest agent's answer to [`Hello`]. In a microVM, the guest agent also sends it after boot.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {
     pub version: u32,
 }
 
-/// Limits that the guest itself lays on every program it starts.
+/// Limits that the guest agent enforces on every program it starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GuestLimits {
-    /// The largest file, and so the most one program can put anywhere.
+    /// Maximum file size.
     pub file_bytes: u64,
-    /// Memory for all programs together, when nothing outside watches over it.
+    /// Memory limit of all programs together, if no cgroup enforces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch_memory: Option<u64>,
-    /// Processes and threads, when they are counted for this sandbox alone.
+    /// Limit on processes and threads, if the kernel counts them for this sandbox's user alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Seconds of processor time for one process, when nothing outside shares it out.
+    /// CPU seconds of one process, if no cgroup limits CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
 }
 
-/// What the host asks for.
+/// Request from the host, which opens a stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum GuestRequest {
     /// Runs a program.
-    Exec(Exec),
-    /// Starts a program that waits, and later is the next `Exec` that asks for what was prepared.
-    Prepare(Prepare),
-    /// Sends a signal to a program and its group.
+    Exec(ExecRequest),
+    /// Starts a program ahead of time; a later `Exec` with `prepared` uses it.
+    Prepare(PrepareRequest),
+    /// Sends a signal to a program and its process group.
     Signal { exec: u32, signal: i32 },
-    /// Writes a file; its bytes follow on port 0. Folders on the way are made.
+    /// Writes a file, whose contents follow on port 0. Creates missing parent folders.
     Write { path: String, mode: u32 },
-    /// Reads a file; its bytes come on port 1.
+    /// Reads a file, whose contents come on port 1.
     Read { path: String, limit: u64 },
-    /// What is in a folder.
+    /// Lists a folder.
     List { path: String },
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a folder recursively.
     Remove { path: String },
 }
 
-/// A program to run.
+/// Program to run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Exec {
-    /// The program, by its whole path, and its arguments.
+pub struct ExecRequest {
+    /// Absolute path of the program, and its arguments.
     pub argv: Vec<String>,
-    /// Its environment, besides what every program has.
+    /// Environment variables, in addition to those of [`Hello`].
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub cwd: String,
-    /// Whether its input comes on port 0; else it has none.
+    /// Whether standard input comes on port 0; otherwise it is empty.
     pub stdin: bool,
     pub limits: ExecLimits,
-    /// Whether it may talk to the host, on descriptor 3 and port 3; and on its standard input, if it has
-    /// no other. Code under trial never may.
+    /// Whether the program may send messages to the host, on descriptor 3 and port 3; also on standard input if
+    /// `stdin` is false. Always false for code under trial.
     #[serde(default)]
     pub talk: bool,
-    /// Use the program that was prepared, if it still waits, with these arguments after its own.
+    /// Use the prepared program, if it is still there, with these arguments after its own.
     #[serde(default)]
     pub prepared: bool,
-    /// What it started ends with it, as everything does that runs by then, unless another program
-    /// that was asked for still runs.
+    /// Kill all processes of the sandbox when the program ends, except those of other running programs.
     #[serde(default)]
     pub ends_all: bool,
 }
@@ -107,118 +109,119 @@ pub struct Exec {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ExecLimits {
     pub wall_millis: u64,
-    /// Bytes of each of standard output and standard error; what is beyond is thrown away.
+    /// Bytes of standard output and of standard error, each; the rest is discarded.
     pub output_bytes: u64,
 }
 
-/// A program that is started and waits on descriptor 3 until it is needed.
+/// Program to start ahead of time, which waits on descriptor 3 until it is needed.
 ///
-/// It says it is ready by one byte, and is let go by a JSON line with `args`, `env` and `cwd`.
+/// The program sends one byte when it is ready. A JSON line with `args`, `env` and `cwd` releases it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Prepare {
+pub struct PrepareRequest {
     pub argv: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub cwd: String,
 }
 
-/// What a program that may talk to the host asks for.
+/// Call from a program to the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// Stable: whoever asks again under the same key asks for the same thing.
+pub struct HostCall {
+    /// Stable key: a repeated call with the same key makes the same request.
     pub key: String,
     pub request: serde_json::Value,
 }
 
-/// What it is answered.
+/// The host's answer to a [`Call`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum HostAnswer {
     Done(serde_json::Value),
     Failed(serde_json::Value),
 }
 
-/// How a request ended.
+/// Reply to a [`Request`], which ends the stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
-    Ended(Ended),
-    Entries(Vec<Entry>),
+pub enum GuestReply {
+    Ended(ProgramExit),
+    Entries(Vec<FolderEntry>),
     Done,
-    Failed(Failure),
+    Failed(GuestFailure),
 }
 
 /// How a program ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct ProgramExit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     #[serde(default)]
     pub timed_out: bool,
-    /// It or a part of it was ended for want of memory, as far as the guest knows.
+    /// Whether a process was killed for exceeding the memory limit, as far as the guest agent can tell.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// Whether output beyond the limit was discarded.
     #[serde(default)]
     pub output_cut: bool,
-    /// There was no room left to write when it ended.
+    /// Whether the disk was full when the program ended.
     #[serde(default)]
     pub disk_full: bool,
     pub micros: u64,
-    /// Of the largest process of it; in a machine, of all that ever ran there.
+    /// Peak memory of the largest process; in a microVM, of all programs since it started.
     #[serde(default)]
     pub peak_bytes: u64,
-    /// It had been prepared.
+    /// Whether a prepared program was used.
     #[serde(default)]
     pub prepared: bool,
 }
 
-/// Something in a folder.
+/// Folder entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Its name; what is no text in it is replaced.
+pub struct FolderEntry {
+    /// Name, with invalid UTF-8 replaced.
     pub name: String,
-    pub kind: EntryKind,
+    pub kind: FolderEntryKind,
     pub size: u64,
     pub mode: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EntryKind {
+pub enum FolderEntryKind {
     File,
     Folder,
     Link,
     Other,
 }
 
-/// A request that could not be done.
+/// Error reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
-    pub cause: Cause,
+pub struct GuestFailure {
+    pub cause: GuestFailureCause,
     pub message: String,
 }
 
-impl Failure {
-    pub fn new(cause: Cause, message: impl Into<String>) -> Failure {
-        Failure { cause, message: message.into() }
+impl GuestFailure {
+    pub fn new(cause: GuestFailureCause, message: impl Into<String>) -> GuestFailure {
+        GuestFailure { cause, message: message.into() }
     }
 }
 
-/// Why, as far as a caller would act on it.
+/// Cause of a failure, as far as callers distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum GuestFailureCause {
     NotFound,
-    /// It is there, and is not what was asked for.
+    /// The entry exists but has another type, such as a folder instead of a file.
     WrongKind,
     Denied,
-    /// No room is left.
+    /// The disk is full.
     Full,
     TooLarge,
-    /// The request itself makes no sense.
+    /// The request is invalid.
     Invalid,
     Cancelled,
     Other,

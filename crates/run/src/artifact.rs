@@ -1,4 +1,4 @@
-//! Bytes that are kept by the hash of their content, however many runs have them.
+//! Artifacts: content-addressed bytes that runs share.
 
 use assize_types::Fingerprint;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Id of an artifact: the SHA-256 of its bytes.
 pub type ArtifactId = Fingerprint;
 
-/// An artifact of a run.
+/// Reference of a run to an artifact, under a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactUse {
     pub name: String,

@@ -1,12 +1,12 @@
-//! The audit log: who did what to what, each entry chained to the one before by a hash, so that
-//! nothing can be changed or taken out of the middle without it showing.
+//! Audit log: actor, action and subject of every change. Each entry contains the hash of the previous
+//! one, so that a changed or removed entry is detected.
 
 use assize_types::Fingerprint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// An entry that is to be written.
+/// An audit entry to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAuditEntry {
     pub actor: String,
@@ -15,18 +15,18 @@ pub struct NewAuditEntry {
     pub detail: Value,
 }
 
-/// Which entries are wanted.
+/// Filter for audit entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditQuery {
-    /// About this, or about all.
+    /// Only entries about this subject.
     pub subject: Option<String>,
-    /// With ids above this one.
+    /// Only entries with a larger id.
     pub after: u64,
-    /// At most so many; 0 for all of them.
+    /// Maximum number of entries; 0 for no limit.
     pub limit: usize,
 }
 
-/// An entry as it was written.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
     pub id: u64,
@@ -35,25 +35,26 @@ pub struct AuditEntry {
     pub action: String,
     pub subject: String,
     pub detail: Value,
-    /// The hash of the entry before; all zeros for the first.
+    /// Hash of the previous entry; all zeros for the first.
     pub previous: Fingerprint,
     pub hash: Fingerprint,
 }
 
-/// What a look at the whole log came to.
+/// Result of verifying the whole audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditVerdict {
     Intact {
         entries: u64,
     },
-    /// This entry is not what it was, is missing, or does not follow the one before it.
+    /// The entry with this id was changed, is missing, or does not follow the previous one.
     Broken {
         at: u64,
     },
 }
 
 impl AuditEntry {
+    /// Creates an entry with its hash, chained to the hash of the previous entry.
     pub fn chained(id: u64, at: u64, entry: NewAuditEntry, previous: Fingerprint) -> AuditEntry {
         let NewAuditEntry { actor, action, subject, detail } = entry;
         let hash = Fingerprint::NONE;
@@ -62,7 +63,7 @@ impl AuditEntry {
         entry
     }
 
-    /// The hash that an entry with these words should have.
+    /// Hash of the entry's content.
     fn expected_hash(&self) -> Fingerprint {
         let text = json!([
             self.id,
@@ -78,8 +79,8 @@ impl AuditEntry {
 }
 
 impl AuditVerdict {
-    /// Looks at a whole log, oldest entry first, whose last entry had this id before it was read; entries may have been
-    /// added since.
+    /// Verifies a whole log, oldest entry first. `head` is the id of the last entry before the log was read; entries
+    /// may have been added since.
     pub fn of(log: &[AuditEntry], head: u64) -> AuditVerdict {
         let mut previous = (0, Fingerprint::NONE);
         for entry in log {
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_a_missing_a_swapped_and_a_cut_off_entry_all_show() {
+    fn changed_missing_swapped_and_truncated_entries_are_detected() {
         let mut log: Vec<AuditEntry> = Vec::new();
         for id in 1..=4 {
             let previous = log.last().map_or(Fingerprint::NONE, |entry| entry.hash);

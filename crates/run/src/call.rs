@@ -1,26 +1,27 @@
-//! Calls to models as a run notes them: before each is sent, and when it is over.
+//! Model calls as the store accounts for them: before each is sent, and when it has ended.
 
 use assize_types::Cost;
 use serde::{Deserialize, Serialize};
 
-/// A call to a model, as far as it is known.
+/// State and cost of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Noted {
+pub struct StoredCall {
     pub how: CallState,
-    /// What it took, or the most that it can have taken.
+    /// Tokens used, or the upper bound while the actual number is unknown.
     pub tokens: u64,
+    /// Cost, or the upper bound while the actual cost is unknown.
     pub cost: Cost,
 }
 
-/// How far a call is.
+/// State of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// On its way, or the process that made it died.
+    /// In flight, or the process that made the call died.
     Sent,
     Answered,
-    /// It may have been charged for, and there is no answer.
+    /// There is no answer, but the provider may have charged for the call.
     Lost,
-    /// It was turned down before anything was charged.
+    /// The call failed before the provider charged for it.
     Free,
 }

@@ -1,20 +1,22 @@
-//! Calls to a model, each of them an effect of the run: made once, and answered from the journal
-//! ever after.
+//! Model calls as effects of a run: each call is made once and recorded in the journal, and a
+//! resumed run replays the recorded answer.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use assize_graph::{Context, EffectError, Event, FailedEffect, Key, NodeError, RunError, State};
+use assize_graph::{
+    Context, EffectError, EffectKey, FailedEffect, GraphEvent, NodeError, RunError, State,
+};
 use assize_llm::{
-    Answer, AnswerError, Call, ErrorKind, JsonAsk, Model, ModelError, ModelExt, PrefixHasher,
-    Request, Response, Spent, Stop,
+    AnswerError, CallOptions, CallTotals, ErrorKind, JsonRequest, Model, ModelError, ModelExt,
+    ModelRequest, ModelResponse, PrefixHasher, StopReason, TypedAnswer,
 };
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A call that got no answer, as it is written down.
+/// Journal form of a call that failed.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 struct CallFailure {
@@ -22,79 +24,82 @@ struct CallFailure {
     message: String,
 }
 
-/// A model as one step of a run sees it. What is asked more than once for one answer is kept under the
-/// step's key and a number.
-pub struct Asking<'a, S: State> {
+/// Model for one step of a run: it records every call as an effect. Repeated calls of the step are recorded under
+/// its key and a number.
+pub struct JournaledModel<'a, S: State> {
     context: &'a Context<S>,
     model: &'a dyn Model,
     key: String,
-    /// Makes what is told once the first answer is there.
-    tell: Option<Tell<'a>>,
-    /// Hashes what the requests of one conversation share.
+    /// Creates the event that is emitted with the first answer.
+    make_event: Option<MakeEvent<'a>>,
+    /// Caches the hash of the prefix that the requests of one conversation share.
     hasher: Option<&'a PrefixHasher>,
-    /// Whether a model that declines has failed, so that it can be asked again.
+    /// Whether a refusal counts as a failed call, which can be retried.
     insists: bool,
-    /// Whether nobody had planned this call.
+    /// Whether the call counts as an extra call, beyond the planned ones.
     is_extra: bool,
-    held: Mutex<Held>,
+    progress: Mutex<Progress>,
 }
 
-type Tell<'a> = Box<dyn Fn() -> Option<Event> + Send + Sync + 'a>;
+type MakeEvent<'a> = Box<dyn Fn() -> Option<GraphEvent> + Send + Sync + 'a>;
 
 #[derive(Default)]
-struct Held {
+struct Progress {
     calls: u32,
-    /// Whether a model was asked, and not the journal alone.
+    /// Whether at least one call went to the model instead of the journal.
     asked: bool,
-    spent: Spent,
-    /// The run is over; a model has no words for that.
+    spent: CallTotals,
+    /// Error that stops the run. `ModelError` cannot carry it.
     stop: Option<RunError>,
-    /// The last call failed, and nobody has decided yet what that means.
+    /// The last call, if it failed and its failure is not in the journal yet.
     failed: Option<FailedEffect<CallFailure>>,
 }
 
-impl<S: State> std::fmt::Debug for Asking<'_, S> {
+impl<S: State> std::fmt::Debug for JournaledModel<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asking").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
-impl<'a, S: State> Asking<'a, S> {
+impl<'a, S: State> JournaledModel<'a, S> {
     pub fn new(context: &'a Context<S>, model: &'a dyn Model, key: impl Into<String>) -> Self {
-        Asking {
+        JournaledModel {
             context,
             model,
             key: key.into(),
-            tell: None,
+            make_event: None,
             hasher: None,
             insists: false,
             is_extra: false,
-            held: Mutex::default(),
+            progress: Mutex::default(),
         }
     }
 
-    /// What to tell with the first answer. It is only made where it is heard.
+    /// Emits an event with the first answer. `make_event` is called only if the run has listeners.
     #[must_use]
-    pub fn telling(mut self, tell: impl Fn() -> Option<Event> + Send + Sync + 'a) -> Self {
-        self.tell = Some(Box::new(tell));
+    pub fn telling(
+        mut self,
+        make_event: impl Fn() -> Option<GraphEvent> + Send + Sync + 'a,
+    ) -> Self {
+        self.make_event = Some(Box::new(make_event));
         self
     }
 
-    /// Computes fingerprints of requests with a hasher that knows the turns before.
+    /// Computes fingerprints of requests with a hasher that has cached the earlier turns.
     #[must_use]
     pub fn hashed_by(mut self, hasher: &'a PrefixHasher) -> Self {
         self.hasher = Some(hasher);
         self
     }
 
-    /// Takes no refusal for an answer.
+    /// Treats a refusal of the model as a failed call.
     #[must_use]
     pub fn insisting(mut self) -> Self {
         self.insists = true;
         self
     }
 
-    /// Counts as a call that nobody had planned.
+    /// Counts the call as an extra call, beyond the planned ones.
     #[must_use]
     pub fn extra(mut self) -> Self {
         self.is_extra = true;
@@ -105,93 +110,99 @@ impl<'a, S: State> Asking<'a, S> {
         self.context
     }
 
-    /// Asks for one answer. The inner failure is one that the run may go on from.
+    /// Requests one answer. The run may continue after the inner error, but not after the outer one.
     pub async fn answer(
         &self,
-        request: &Request,
-    ) -> Result<Result<Response, ModelError>, NodeError> {
+        request: &ModelRequest,
+    ) -> Result<Result<ModelResponse, ModelError>, NodeError> {
         let answer = self.generate(request, self.call()).await;
-        self.still_going()?;
+        self.check_stopped()?;
         Ok(answer)
     }
 
-    /// Asks for a value.
+    /// Requests a typed JSON value.
     pub async fn value<T>(
         &self,
-        ask: JsonAsk<'_, T>,
-    ) -> Result<Result<Answer<T>, AnswerError>, NodeError>
+        ask: JsonRequest<'_, T>,
+    ) -> Result<Result<TypedAnswer<T>, AnswerError>, NodeError>
     where
         T: DeserializeOwned + JsonSchema + Send + Sync,
     {
         let answer = self.generate_json(ask, self.call()).await;
-        self.still_going()?;
+        self.check_stopped()?;
         Ok(answer)
     }
 
-    fn call(&self) -> Call<'a> {
-        Call { cancel: self.context.cancel().clone(), on_delta: None, key: None }
+    fn call(&self) -> CallOptions<'a> {
+        CallOptions { cancel: self.context.cancel().clone(), on_delta: None, key: None }
     }
 
-    /// Goes on although the last call failed, which is written down.
+    /// Continues after a failed call, and records the failure in the journal.
     pub async fn go_on(&self) -> Result<(), RunError> {
-        let failed = self.held().failed.take();
+        let failed = self.progress().failed.take();
         if let Some(failed) = failed {
             self.context.go_on(failed).await?;
         }
         Ok(())
     }
 
-    /// What the last call said, if it failed and its failure is not journalled.
+    /// Error message of the last call, if it failed and its failure is not in the journal yet.
     pub fn failure(&self) -> Option<String> {
-        self.held().failed.as_ref().map(|failed| failed.error.message.clone())
+        self.progress().failed.as_ref().map(|failed| failed.error.message.clone())
     }
 
-    /// Whether the run was over in the middle of it.
-    fn still_going(&self) -> Result<(), NodeError> {
-        match self.held().stop.take() {
+    /// Fails if the run was stopped during the call.
+    fn check_stopped(&self) -> Result<(), NodeError> {
+        match self.progress().stop.take() {
             Some(error) => Err(NodeError::Stop(error)),
             None => Ok(()),
         }
     }
 
-    /// Whether a model was asked by it, and not the journal alone.
+    /// Whether at least one call went to the model instead of the journal.
     pub fn asked(&self) -> bool {
-        self.held().asked
+        self.progress().asked
     }
 
-    pub fn spent(&self) -> Spent {
-        self.held().spent
+    pub fn spent(&self) -> CallTotals {
+        self.progress().spent
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The failure of a model that declined.
+/// Error for a model that refused to answer.
 pub fn declined() -> ModelError {
     ModelError::new(ErrorKind::Declined, "the model declined to answer")
 }
 
 #[async_trait]
-impl<S: State> Model for Asking<'_, S> {
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+impl<S: State> Model for JournaledModel<'_, S> {
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let (key, again) = {
-            let mut held = self.held();
-            held.calls += 1;
-            match held.calls {
+            let mut progress = self.progress();
+            progress.calls += 1;
+            match progress.calls {
                 1 => (Cow::Borrowed(self.key.as_str()), false),
                 number => (Cow::Owned(format!("{}-{number}", self.key)), true),
             }
         };
         let mut original = None;
-        // What can be no name is refused by the effect.
+        // `effect` below reports an invalid key.
         let name = self.context.key(&key).ok();
-        let call = Call { key: name.as_ref().map(Key::as_str), ..call };
+        let call = CallOptions { key: name.as_ref().map(EffectKey::as_str), ..call };
         let asked = async {
-            self.held().asked = true;
+            self.progress().asked = true;
             let answer = match self.model.generate(request, call).await {
-                Ok(response) if self.insists && response.stop == Stop::Refused => Err(declined()),
+                Ok(response) if self.insists && response.stop == StopReason::Refused => {
+                    Err(declined())
+                }
                 answer => answer,
             };
             answer.map_err(|error| {
@@ -201,30 +212,30 @@ impl<S: State> Model for Asking<'_, S> {
                 failure
             })
         };
-        let tell = |_: &Response| {
-            let first = self.tell.as_ref().filter(|_| !again);
-            first.and_then(|tell| tell()).into_iter().collect()
+        let events = |_: &ModelResponse| {
+            let first = self.make_event.as_ref().filter(|_| !again);
+            first.and_then(|make_event| make_event()).into_iter().collect()
         };
         let fingerprint = || match self.hasher {
             Some(hasher) => hasher.fingerprint(request),
             None => request.fingerprint(),
         };
-        let outcome = self.context.effect(&key, fingerprint, asked, tell).await;
-        let mut held = self.held();
+        let outcome = self.context.effect(&key, fingerprint, asked, events).await;
+        let mut progress = self.progress();
         match outcome {
             Ok(response) => {
-                held.spent.add(&response);
-                held.spent.extra += u64::from(again || self.is_extra);
+                progress.spent.add(&response);
+                progress.spent.extra += u64::from(again || self.is_extra);
                 Ok(response)
             }
             Err(EffectError::Failed(failed)) => {
                 let CallFailure { kind, message } = failed.error.clone();
-                held.failed = Some(failed);
+                progress.failed = Some(failed);
                 Err(original.unwrap_or_else(|| ModelError::new(kind, message)))
             }
             Err(EffectError::Stop(error)) => {
-                held.stop = Some(error);
-                Err(ModelError::new(ErrorKind::Cancelled, "the run is over"))
+                progress.stop = Some(error);
+                Err(ModelError::new(ErrorKind::Cancelled, "the run was stopped"))
             }
         }
     }

@@ -1,9 +1,9 @@
-//! How runs end: what is stored, and what the caller gets.
+//! End of a run: stores its outcome, and explains failures to the caller.
 
 use std::error::Error;
 use std::time::Duration;
 
-use assize_graph::{Event, InvalidGraph, JournalError, RunError};
+use assize_graph::{GraphEvent, InvalidGraph, JournalError, RunError};
 use assize_llm::{AnswerError, ModelError};
 use assize_types::{CancelReason, Failure, FailureKind};
 use serde_json::Value;
@@ -16,24 +16,24 @@ use crate::run::{Ending, Lease, Run, RunId, RunStatus};
 use crate::state::how_to_resume;
 use crate::store::Store;
 
-/// How long the end of a cancelled run may take to be stored: the user waits.
+/// Timeout for storing the end of a run that ended early, because the user waits.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
-/// A run that came to its end.
+/// A run that completed, with its report.
 #[derive(Debug)]
-pub struct Finished<R> {
+pub struct CompletedRun<R> {
     pub report: R,
-    /// Whether the report could be stored. It is paid for, and shown all the same.
+    /// Whether the report could be stored. The user has paid for it, so it is shown even if not.
     pub stored: Result<(), StoreError>,
 }
 
-/// A run that ended before it was done.
+/// Failure of a run that ended before it was done.
 #[derive(Debug)]
 pub struct RunFailure {
     pub failure: Failure,
-    /// How to resume it, if that is possible.
+    /// Message that tells how to resume the run, if that is possible.
     pub resume: Option<String>,
-    /// Whether it has not ended, but is resumed later by the server or another worker.
+    /// Whether the run is only paused: the server or another worker resumes it later.
     pub is_paused: bool,
 }
 
@@ -68,11 +68,11 @@ impl From<InvalidGraph> for ExecuteError {
     }
 }
 
-/// What the failure of a node means to the user.
+/// Failure of a graph node, as users see it.
 #[derive(Debug)]
 pub struct NodeFailure {
     pub failure: Failure,
-    /// Whether the run cannot be resumed after it.
+    /// Whether the run cannot be resumed after this failure.
     pub is_final: bool,
 }
 
@@ -85,15 +85,16 @@ impl From<Failure> for NodeFailure {
 /// The error that a node failed with.
 pub type NodeSource = Box<dyn Error + Send + Sync>;
 
-/// Explains errors of a job's own nodes; gives back what it does not know.
+/// Explains errors of a job's own nodes, and returns unknown errors as `Err`.
 pub(crate) type Explain = fn(NodeSource) -> Result<NodeFailure, NodeSource>;
 
-fn ended(status: RunStatus, error: String) -> Event {
+/// The last event of a cancelled run.
+fn ended(status: RunStatus, error: String) -> GraphEvent {
     RunEvent::RunEnded { status, error: Some(error), failure: None, resumable: None }.into()
 }
 
-/// The last event of a run that failed, with what that means to the user, wherever they are.
-fn failed(error: String, failure: &Failure, resumable: bool) -> Event {
+/// The last event of a failed run. It contains the failure, so that remote clients can show it.
+fn failed(error: String, failure: &Failure, resumable: bool) -> GraphEvent {
     let (error, failure) = (Some(error), Some(failure.clone()));
     let status = RunStatus::Failed;
     RunEvent::RunEnded { status, error, failure, resumable: Some(resumable) }.into()
@@ -106,7 +107,7 @@ pub(crate) async fn done(journal: &RunJournal, result: Value) -> Result<(), Stor
     journal.finish(Ending::Done { result }, vec![ended.into()]).await.map(drop)
 }
 
-/// Stores that a run ended before it was done, and says what that means.
+/// Stores that a run ended before it was done, and returns the failure for the caller.
 pub(crate) async fn ended_early(
     journal: &RunJournal,
     error: ExecuteError,
@@ -120,7 +121,7 @@ pub(crate) async fn ended_early(
             (failure, None, Ending::Failed { error }, event)
         }
         ExecuteError::Run(error) => {
-            let error = as_others_see_it(error, journal).await;
+            let error = reconcile_with_store(error, journal).await;
             let why = error.to_string();
             let cancelled = match &error {
                 RunError::Cancelled { reason } => Some(reason.clone()),
@@ -142,15 +143,15 @@ pub(crate) async fn ended_early(
             }
         }
     };
-    let mut events: Vec<Event> = pipeline_ended(run.kind, &ending).into_iter().collect();
+    let mut events: Vec<GraphEvent> = pipeline_ended(run.kind, &ending).into_iter().collect();
     events.push(event);
-    // The journal holds all that matters; without this last write the run counts as stopped.
+    // A failed write loses nothing: the journal has all records, and the run counts as stopped.
     let _ = tokio::time::timeout(LAST_WRITE, journal.finish(ending, events)).await;
     RunFailure { failure, resume, is_paused: false }
 }
 
-/// A run that another process cancelled is cancelled, whatever this one failed at after that.
-async fn as_others_see_it(error: RunError, journal: &RunJournal) -> RunError {
+/// Replaces an error that followed from another process cancelling the run or taking over its lease.
+async fn reconcile_with_store(error: RunError, journal: &RunJournal) -> RunError {
     match (error, journal.run().await) {
         (error @ RunError::Cancelled { .. }, _) => error,
         (_, Ok(run)) if run.status == RunStatus::Cancelled => {
@@ -162,8 +163,8 @@ async fn as_others_see_it(error: RunError, journal: &RunJournal) -> RunError {
     }
 }
 
-/// The event with which a consultation that ended early closes its own.
-fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<Event> {
+/// The additional last event of a consultation that ended early.
+fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<GraphEvent> {
     let event = match ending {
         _ if kind != RunKind::Consult => return None,
         Ending::Done { .. } => return None,
@@ -173,19 +174,19 @@ fn pipeline_ended(kind: RunKind, ending: &Ending) -> Option<Event> {
     Some(event.into())
 }
 
-/// Cancels a run, whichever process holds its lease: that finds out with its next write. No server resumes it by
-/// itself then.
+/// Cancels a run, whichever process holds its lease: that process is fenced at its next write. Servers do not resume
+/// a cancelled run automatically.
 pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     let reason = CancelReason::Stopped.to_string();
     let ending = Ending::Cancelled { reason: reason.clone() };
-    let mut events: Vec<Event> = pipeline_ended(run.kind, &ending).into_iter().collect();
+    let mut events: Vec<GraphEvent> = pipeline_ended(run.kind, &ending).into_iter().collect();
     events.push(ended(RunStatus::Cancelled, reason.clone()));
     let mut epoch = run.epoch;
     loop {
         let lease = Lease { run: run.id.clone(), epoch };
         match store.stop(&lease, &reason, events.clone()).await {
             Err(StoreError::Fenced(id)) => {
-                // Another process claimed it at this very moment; it is cancelled, too.
+                // Another process claimed the run in the meantime: cancel that epoch, too.
                 let now = store.run(&run.id).await?;
                 if now.status != RunStatus::Running || now.epoch == epoch {
                     return Err(StoreError::Fenced(id));
@@ -197,14 +198,14 @@ pub async fn cancel(store: &dyn Store, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Stores that a run ended by a panic: nothing else does.
+/// Stores that a run failed by a panic, because the panicked task cannot.
 pub async fn record_panic(store: &dyn Store, id: &RunId) {
-    tracing::error!(run = %id, "a trial panicked");
-    let message = "a fault in assize ended it; it can be taken up again";
+    tracing::error!(run = %id, "run panicked");
+    let message = "internal error: assize panicked; the run can be resumed";
     fail(store, id, None, &Failure::new(FailureKind::Internal, message)).await;
 }
 
-/// Stores that a run failed whose lease is free, if its epoch is still the one that was `seen`.
+/// Stores that a run failed whose lease is free. With `seen`, only if the run still has that epoch.
 pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Failure) {
     let error = failure.message().to_owned();
     let events = vec![failed(error.clone(), failure, true)];
@@ -217,7 +218,7 @@ pub async fn fail(store: &dyn Store, id: &RunId, seen: Option<u64>, failure: &Fa
     }
 }
 
-/// What the end of a run means to the user, and how to resume it, if that is possible.
+/// Failure to show the user, and the message that tells how to resume the run, if that is possible.
 fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<String>) {
     let (kind, id) = (run.kind, &run.id);
     let resume = Some(how_to_resume(kind, id, ""));
@@ -228,7 +229,7 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
             (failure, resume.filter(|_| !is_final))
         }
         RunError::Changed { .. } | RunError::GraphChanged { .. } => {
-            let message = format!("{error}; this version of assize asks otherwise");
+            let message = format!("{error}; this version of assize sends different requests");
             let hint = match kind {
                 RunKind::Debate => format!("start a new run from it: `assize debate --fork {id}`"),
                 _ => "start a new run".to_owned(),
@@ -239,8 +240,8 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
             (Failure::from_error(FailureKind::Environment, &error), None)
         }
         RunError::Journal(JournalError::Fenced) => {
-            let message = format!("another process has taken `{id}` over");
-            (Failure::new(FailureKind::Environment, message).hint("it goes on there"), None)
+            let message = format!("another process has taken over `{id}`");
+            (Failure::new(FailureKind::Environment, message).hint("the run continues there"), None)
         }
         RunError::Journal(JournalError::Failed(source)) => match source.downcast::<StoreError>() {
             Ok(gone) if matches!(*gone, StoreError::NoSuchRun(_)) => ((*gone).into(), None),
@@ -251,7 +252,7 @@ fn explained(error: RunError, run: &Run, explain: Explain) -> (Failure, Option<S
     }
 }
 
-/// What the failure of a node means to the user.
+/// Failure to show the user for an error of a node.
 fn of_node(node: &str, source: NodeSource, explain: Explain) -> NodeFailure {
     let of_graph = |error: RunError| match error {
         // A graph within the node.

@@ -1,4 +1,4 @@
-//! Why the store could not do something.
+//! Errors of the store.
 
 use assize_types::{Failure, FailureKind};
 use std::path::PathBuf;
@@ -6,61 +6,61 @@ use std::path::PathBuf;
 use crate::kind::RunKind;
 use crate::run::RunId;
 
-/// A store that failed, or refused.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("there is no run `{0}`")]
     NoSuchRun(RunId),
     #[error("there is no artifact `{0}`")]
     NoSuchArtifact(String),
-    #[error("another process has taken the run `{0}` over")]
+    #[error("another process has taken over the run `{0}`")]
     Fenced(RunId),
     #[error("the run `{0}` is done")]
     Done(RunId),
-    /// A run was asked for under this key before: for the same, or for something else.
-    #[error("the run `{run}` was asked for under this key before")]
+    /// The idempotency key was used before, for the same request (`same`) or for another one.
+    #[error("this idempotency key was already used, for the run `{run}`")]
     AskedBefore { run: RunId, same: bool },
-    #[error("the store `{path}` cannot be opened: {reason}")]
+    #[error("cannot open the store `{path}`: {reason}")]
     Unopened { path: PathBuf, reason: String },
-    /// It was made, and nothing was ever kept in it.
+    /// The store was created, but nothing was ever written to it.
     #[error("the store `{path}` is empty")]
     Empty { path: PathBuf },
     #[error("`{path}` is not a store: {reason}")]
     NotAStore { path: PathBuf, reason: String },
-    /// It was made by a later version.
-    #[error("the store `{path}` has format {found}, and this version of assize knows {known}")]
+    /// The store was created by a later version.
+    #[error("the store `{path}` has format {found}, but this version of assize supports {known}")]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("the store `{path}` is damaged: {reason}")]
     Damaged { path: PathBuf, reason: String },
-    #[error("there is no room left for the store `{path}`")]
+    #[error("no space left for the store `{path}`")]
     Full { path: PathBuf },
-    #[error("the store `{path}` cannot be written to")]
+    #[error("the store `{path}` is not writable")]
     ReadOnly { path: PathBuf },
-    #[error("the store `{path}` is in use by another process, and did not become free in time")]
+    #[error("timed out waiting for the store `{path}`: another process uses it")]
     Busy { path: PathBuf },
     #[error("the store `{path}` failed: {reason}")]
     Failed { path: PathBuf, reason: String },
 }
 
 impl StoreError {
-    /// What the user can do about it.
+    /// Hint: what the user can do about the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             StoreError::NotAStore { .. } => {
-                Some("name another file with the setting `store.path`; this one was left as it is")
+                Some("set `store.path` to another file; this file was not changed")
             }
             StoreError::Newer { .. } => {
-                Some("use the newer assize that wrote it, or another store")
+                Some("use the newer version of assize that wrote it, or another store")
             }
             StoreError::Damaged { .. } => Some(
-                "keep a copy of the file; `sqlite3 FILE .recover` may save what is in it. Move it \
-                 away, or name another with `store.path`, to go on",
+                "keep a copy of the file; `sqlite3 FILE .recover` may recover its content. To \
+                 continue, move the file away or set `store.path` to another file",
             ),
-            StoreError::Full { .. } => Some(
-                "make room on the disk and try again; runs that are in the store already are kept",
-            ),
+            StoreError::Full { .. } => {
+                Some("free some disk space and try again; runs already in the store are kept")
+            }
             StoreError::ReadOnly { .. } => {
-                Some("make the file and its folder writable, or name another with `store.path`")
+                Some("make the file and its folder writable, or set `store.path` to another file")
             }
             StoreError::Busy { .. } => Some("wait for the other process, or stop it"),
             _ => None,
@@ -88,7 +88,7 @@ impl From<StoreError> for Failure {
         let hint = match &error {
             StoreError::Done(id) => Some(match id.kind().is_some_and(RunKind::can_be_forked) {
                 true => format!(
-                    "`assize runs show {id}` shows its result, `assize runs fork {id}` makes calls again that failed"
+                    "`assize runs show {id}` shows its result, `assize runs fork {id}` repeats failed calls"
                 ),
                 false => format!("`assize runs show {id}` shows its result"),
             }),

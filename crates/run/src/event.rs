@@ -1,8 +1,8 @@
-//! Events of a run: their names and payloads. This is the only place where an event name is written.
+//! Events of a run: their names and payloads. Event names are defined only here.
 //!
-//! `docs/events.md` lists them for clients; a test compares both.
+//! `docs/reference/events.md` lists them for clients; a test compares both.
 
-use assize_graph::Event;
+use assize_graph::GraphEvent;
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub enum RunEvent {
     RunEnded {
         status: RunStatus,
         error: Option<String>,
-        /// What a failure means to the user.
+        /// Failure to show the user.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "Option<Value>")]
         failure: Option<Failure>,
@@ -26,10 +26,10 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumable: Option<bool>,
     },
-    /// Calls of earlier epochs have no recorded answer.
+    /// Model calls of earlier epochs have no recorded answer.
     CallsLost { calls: u64, at_most_usd: f64 },
 
-    /// A program was read in the answer, or none.
+    /// The model's answer contained a program, or none (`error`).
     CodeGenerated {
         attempt: u32,
         candidate: Option<u32>,
@@ -38,7 +38,7 @@ pub enum RunEvent {
         dependencies: Vec<String>,
         error: Option<String>,
     },
-    /// A sandbox begins to run a program.
+    /// A sandbox starts to run a program.
     ExecutionStarted { attempt: u32, candidate: Option<u32> },
     /// A program ended.
     ExecutionComplete {
@@ -54,14 +54,14 @@ pub enum RunEvent {
     },
     /// The critic answered.
     CodeCriticised { attempt: u32, critique: Option<Value> },
-    /// Nothing more is tried.
+    /// The run makes no more attempts.
     CodeFinished { success: bool, attempts: u32 },
 
-    /// A layer of a consultation begins.
-    LayerStart { layer: Layer, status: LayerStatus },
+    /// A layer of a consultation starts.
+    LayerStart { layer: ConsultLayer, status: LayerStatus },
     /// A layer of a consultation is complete.
     LayerComplete {
-        layer: Layer,
+        layer: ConsultLayer,
         status: LayerStatus,
         artifacts: Vec<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub enum RunEvent {
     AgentStart { layer: u32, agent_id: String, persona: String },
     /// The documents of an agent are written.
     AgentComplete { layer: u32, agent_id: String, output: Vec<String>, titles: Vec<String> },
-    /// Something the reader must know, such as a debate without a sandbox.
+    /// A warning about one move, such as a debate without a sandbox.
     Warning {
         #[serde(rename = "move")]
         move_id: String,
@@ -84,14 +84,14 @@ pub enum RunEvent {
     /// A consultation was cancelled.
     PipelineCancelled { reason: String },
 
-    /// A role of a debate has answered, or could not.
+    /// A role of a debate has answered, or its call failed.
     SandboxRound {
         #[serde(rename = "move")]
         move_id: String,
         round: u32,
         status: RoundStatus,
         next: RoundStep,
-        /// The conversation, if it is about one.
+        /// Name of the conversation, if the event belongs to one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,12 +102,12 @@ pub enum RunEvent {
         #[serde(rename = "move")]
         move_id: String,
         score: u32,
-        /// By judge.
+        /// Scores by judge.
         breakdown: Map<String, Value>,
         /// Whether a conversation ended early.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         partial: bool,
-        /// Judges that could not be asked.
+        /// Judges whose calls failed, and that count with a neutral score.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         neutral: Vec<String>,
     },
@@ -120,45 +120,45 @@ pub enum RunEvent {
     /// A draft was applied.
     #[serde(rename = "DRAFT_ACCEPTED")]
     DraftAccepted { task_id: String, submission: Value, reasons: Value },
-    /// A draft was sent back.
+    /// A draft was rejected.
     #[serde(rename = "DRAFT_REJECTED")]
     DraftRejected { task_id: String, submission: Value, reasons: Value },
     /// A reviewer must decide on a draft.
     #[serde(rename = "DRAFT_ESCALATED")]
     DraftEscalated { task_id: String, submission: Value, reasons: Value },
-    /// The worker goes on without tools.
+    /// The worker continues without tools.
     ModeChanged { mode: String, why: String },
-    /// The worker does nothing more.
+    /// The worker has finished.
     WorkFinished { outcome: Value, steps: u32, limit_reached: bool },
 }
 
 /// A layer of a consultation: numbered, or its debates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Layer {
+pub enum ConsultLayer {
     Number(u32),
-    Named(NamedLayer),
+    Named(NamedConsultLayer),
 }
 
-impl Layer {
+impl ConsultLayer {
     /// The layer of the debates.
-    pub const DEBATES: Layer = Layer::Named(NamedLayer::Sandbox);
+    pub const DEBATES: ConsultLayer = ConsultLayer::Named(NamedConsultLayer::Sandbox);
 }
 
-impl From<u32> for Layer {
-    fn from(number: u32) -> Layer {
-        Layer::Number(number)
+impl From<u32> for ConsultLayer {
+    fn from(number: u32) -> ConsultLayer {
+        ConsultLayer::Number(number)
     }
 }
 
 /// A layer without a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NamedLayer {
+pub enum NamedConsultLayer {
     Sandbox,
 }
 
-/// How far a layer is.
+/// Status of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerStatus {
@@ -166,7 +166,7 @@ pub enum LayerStatus {
     Done,
 }
 
-/// What has happened in a round of a debate.
+/// Latest step in a round of a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStatus {
@@ -175,7 +175,7 @@ pub enum RoundStatus {
     Failed,
 }
 
-/// What happens next in a conversation of a debate.
+/// Next step in a conversation of a debate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundStep {
@@ -184,11 +184,11 @@ pub enum RoundStep {
     Scoring,
 }
 
-impl From<RunEvent> for Event {
-    fn from(event: RunEvent) -> Event {
+impl From<RunEvent> for GraphEvent {
+    fn from(event: RunEvent) -> GraphEvent {
         let mut value = json!(event);
         let name = value["name"].as_str().unwrap_or_default().to_owned();
-        Event { name, payload: value["payload"].take() }
+        GraphEvent { name, payload: value["payload"].take() }
     }
 }
 
@@ -199,7 +199,7 @@ impl RunEvent {
     /// Name of [`RunEvent::SandboxScored`].
     pub const SANDBOX_SCORED: &str = "sandbox_scored";
 
-    /// Reads a stored event; `None` if this version does not know it.
+    /// Parses a stored event; `None` if this version does not know the event.
     pub fn read(name: &str, payload: &Value) -> Option<RunEvent> {
         serde_json::from_value(json!({"name": name, "payload": payload})).ok()
     }

@@ -1,9 +1,9 @@
-//! What the runner itself reads of a run's input. Each job reads the rest.
+//! The part of a run's input that the runner reads. Each job reads the rest.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use assize_llm::Caps;
+use assize_llm::BudgetLimits;
 use assize_types::{Failure, FailureKind, Money};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,29 +14,29 @@ use crate::run::Run;
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct RunInput {
-    /// Which provider and model answered when the run was started.
+    /// Provider that the run was started with.
     pub provider: String,
     pub model: String,
-    /// The isolation that was asked for; it holds when the run is resumed, unless another is asked for then.
+    /// Requested sandbox isolation. A resumed run keeps it, unless the user requests another.
     pub isolation: Option<String>,
-    /// The region of the workers that run it.
+    /// Region of the workers that may execute the run.
     pub region: Option<String>,
     /// Labels that a worker must have.
     pub needs: BTreeMap<String, String>,
     pub limits: Option<SandboxMemory>,
-    /// The folder whose files it edits.
+    /// Folder whose files the run edits.
     pub workspace: Option<PathBuf>,
     budget: Budget,
 }
 
-/// The limit that decides which worker can take a run.
+/// Memory limit of the run's sandboxes, which decides which workers can execute the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct SandboxMemory {
     /// In bytes.
     pub memory: u64,
 }
 
-/// The budget of a run, as it is stored.
+/// Stored form of a run's budget.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 struct Budget {
     max_cost: Option<f64>,
@@ -50,21 +50,25 @@ impl RunInput {
     /// When another version of assize wrote it.
     pub fn of(run: &Run) -> Result<RunInput, Failure> {
         RunInput::deserialize(&run.input).map_err(|error| {
-            let message = format!("the input of `{}` cannot be read: {error}", run.id);
+            let message = format!("cannot read the input of `{}`: {error}", run.id);
             Failure::new(FailureKind::Environment, message)
         })
     }
 
-    /// What may be spent on the run, as it was set when it was started.
-    pub fn budget(&self) -> Caps {
-        Caps {
+    /// Budget that the run was started with.
+    pub fn budget(&self) -> BudgetLimits {
+        BudgetLimits {
             cost: self.budget.max_cost.and_then(Money::from_dollars),
             tokens: self.budget.max_tokens,
         }
     }
 
     /// Adds budget and labels to the input of a new run.
-    pub(crate) fn extend(input: &mut Value, budget: Caps, labels: &BTreeMap<String, String>) {
+    pub(crate) fn extend(
+        input: &mut Value,
+        budget: BudgetLimits,
+        labels: &BTreeMap<String, String>,
+    ) {
         if budget.cost.is_some() || budget.tokens.is_some() {
             let max_cost = budget.cost.map(Money::dollars);
             input["budget"] = json!(Budget { max_cost, max_tokens: budget.tokens });

@@ -1,9 +1,9 @@
-//! What a job is: the part of a run's lifecycle that differs between the kinds of runs.
+//! Jobs: the part of a run's lifecycle that differs between the kinds of runs.
 
 use std::sync::Arc;
 
-use assize_graph::{Key, Record, RunOptions};
-use assize_llm::Ledger;
+use assize_graph::{EffectKey, EffectRecord, RunOptions};
+use assize_llm::BudgetLedger;
 use assize_types::Failure;
 use async_trait::async_trait;
 use serde::Serialize;
@@ -17,75 +17,78 @@ use crate::run::{NewRun, Run};
 use crate::store::Store;
 
 /// A job of one kind: a program, an evaluation, a debate, a consultation, or file edits. The [`Runner`](crate::Runner)
-/// does all the rest.
+/// does everything that all kinds share.
 #[async_trait]
 pub trait Job: Sized + Send + Sync + 'static {
     const KIND: RunKind;
 
-    /// Whether the job needs what only this machine has, so that no worker of a cluster can take it.
+    /// Whether the job needs resources of this machine, so that no worker of a cluster can execute it.
     const LOCAL_ONLY: bool = false;
 
-    /// What a user asks for, or what was stored of that, with the services that the job needs.
+    /// The user's request, new or restored from a stored run, with the services that the job needs.
     type Request: Send + Sync;
 
-    /// What it needs in the process that executes it, such as sandboxes.
+    /// Resources that the executing process must provide, such as sandboxes.
     type Local: Send + Sync;
 
-    /// What the run comes to.
+    /// Result of a completed run.
     type Report: Serialize + DeserializeOwned + Send;
 
-    /// Chooses the models, and gives what is stored with a new run.
-    async fn plan(request: Self::Request, plan: &Plan<'_>) -> Result<(Self, NewRun), Failure>;
+    /// Chooses the models, and returns the job with the run to be stored.
+    async fn plan(
+        request: Self::Request,
+        plan: &PlanContext<'_>,
+    ) -> Result<(Self, NewRun), Failure>;
 
-    /// Refuses what a worker of a cluster could not get at.
+    /// Fails if the job needs something that a worker of a cluster cannot access.
     fn check_remote(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Makes ready what the run needs in this process, such as sandboxes, before it is claimed.
+    /// Prepares the resources that the run needs in this process, such as sandboxes. Called before the run is claimed.
     async fn prepare(&mut self) -> Result<Self::Local, Failure>;
 
-    /// Executes the run in this process, to its report.
+    /// Executes the run in this process, and returns its report.
     async fn execute(
         &mut self,
         local: Self::Local,
-        execution: Execution<'_>,
+        execution: ExecutionContext<'_>,
     ) -> Result<Self::Report, ExecuteError>;
 
-    /// What is stored of a report.
+    /// The stored form of a report.
     fn result(report: &Self::Report) -> Value {
         json!(report)
     }
 
-    /// Reads the report of a run that is done, which another process executed.
-    fn report(&mut self, run: &Run, _records: &[Record]) -> Result<Self::Report, Failure> {
+    /// Reads the report of a completed run that another process executed.
+    fn report(&mut self, run: &Run, _records: &[EffectRecord]) -> Result<Self::Report, Failure> {
         run.read_result()
     }
 
-    /// Explains an error of one of its nodes, if it knows it.
+    /// Converts an error of one of the job's nodes to a failure; returns unknown errors as `Err`.
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
         Err(source)
     }
 
-    /// Whether a fork takes the record under this key over from the run that it starts from.
-    fn inherits(_request: &Self::Request, _origin: &Origin, _key: &Key) -> bool {
+    /// Whether a fork inherits the record with this key from its parent run.
+    fn inherits(_request: &Self::Request, _origin: &RunOrigin, _key: &EffectKey) -> bool {
         true
     }
 
-    /// What its programs write while they run, if it runs any.
+    /// Live output of the job's programs, if it runs any.
     fn live_output(&self) -> Option<&Arc<LiveOutput>> {
         None
     }
 }
 
-/// Where a run is executed that a worker of the cluster takes, as users read it.
+/// Placement shown to users for a run that a worker executes.
 pub const REMOTE: &str = "by a worker of the cluster";
 
-/// Where a run comes from.
+/// Origin of a run: new, resumed or forked.
 #[derive(Debug, Clone)]
-pub enum Origin {
+pub enum RunOrigin {
     New,
-    /// An earlier run that goes on; `take_over` even if another process holds its lease.
+    /// An earlier run that is resumed; with `take_over` even if another process holds its lease.
     Resumed {
         run: Box<Run>,
         take_over: bool,
@@ -96,42 +99,42 @@ pub enum Origin {
     },
 }
 
-impl Origin {
+impl RunOrigin {
     /// The run that is resumed.
     pub fn resumed(&self) -> Option<&Run> {
         match self {
-            Origin::Resumed { run, .. } => Some(run),
-            Origin::New | Origin::Fork { .. } => None,
+            RunOrigin::Resumed { run, .. } => Some(run),
+            RunOrigin::New | RunOrigin::Fork { .. } => None,
         }
     }
 
-    /// Whether the lease is taken from another process.
+    /// Whether the lease may be taken from another process.
     pub fn takes_over(&self) -> bool {
-        matches!(self, Origin::Resumed { take_over: true, .. })
+        matches!(self, RunOrigin::Resumed { take_over: true, .. })
     }
 
     /// The run that a fork starts from.
     pub fn parent(&self) -> Option<&Run> {
         match self {
-            Origin::Fork { parent } => Some(parent),
-            Origin::New | Origin::Resumed { .. } => None,
+            RunOrigin::Fork { parent } => Some(parent),
+            RunOrigin::New | RunOrigin::Resumed { .. } => None,
         }
     }
 }
 
-/// What a job is planned with.
+/// Input of [`Job::plan`].
 #[derive(Debug)]
-pub struct Plan<'a> {
-    pub origin: &'a Origin,
+pub struct PlanContext<'a> {
+    pub origin: &'a RunOrigin,
     /// Accounts for all calls of the run.
-    pub ledger: Arc<dyn Ledger>,
-    /// Records that a fork takes over.
-    pub inherited: &'a [Record],
+    pub ledger: Arc<dyn BudgetLedger>,
+    /// Records that a fork inherits from its parent.
+    pub inherited: &'a [EffectRecord],
 }
 
-/// What a job is executed with.
+/// Input of [`Job::execute`].
 #[derive(Debug)]
-pub struct Execution<'a> {
+pub struct ExecutionContext<'a> {
     pub run: &'a Run,
     pub store: &'a Arc<dyn Store>,
     /// Journal, observer and cancellation of the run's graph.

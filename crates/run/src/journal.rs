@@ -1,52 +1,56 @@
-//! The journal of one run, for the graph that runs it.
+//! Journal of one run, as the graph engine uses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use assize_graph::{Appended, Event, Journal, JournalError, Key, Record};
+use assize_graph::{Appended, EffectKey, EffectRecord, GraphEvent, Journal, JournalError};
 use async_trait::async_trait;
 
 use crate::error::StoreError;
 use crate::run::{Lease, Run};
 use crate::{Ending, Store};
 
-/// The journal of a claimed run.
+/// Journal of a run whose lease this process holds.
 ///
-/// What was recorded before is read once, when it is opened: a run asks for every key it comes by,
-/// and most of them are not there. It asks for each key once, so nothing that is recorded since is
-/// asked for.
+/// Earlier records are read once, when the journal is opened: a run looks up every key it reaches, and
+/// most of them do not exist yet. It looks up each key once, so records written later need no lookup.
 #[derive(Debug)]
 pub struct RunJournal {
     store: Arc<dyn Store>,
-    claim: Lease,
-    earlier: HashMap<Key, Record>,
+    lease: Lease,
+    earlier: HashMap<EffectKey, EffectRecord>,
 }
 
 impl RunJournal {
-    pub async fn open(store: Arc<dyn Store>, claim: Lease) -> Result<RunJournal, StoreError> {
-        let earlier = store.records(&claim.run).await?;
+    /// Opens the journal of an existing run and reads its records.
+    pub async fn open(store: Arc<dyn Store>, lease: Lease) -> Result<RunJournal, StoreError> {
+        let earlier = store.records(&lease.run).await?;
         let earlier = earlier.into_iter().map(|record| (record.key.clone(), record)).collect();
-        Ok(RunJournal { store, claim, earlier })
+        Ok(RunJournal { store, lease, earlier })
     }
 
-    /// The journal of a run that was just made.
-    pub fn fresh(store: Arc<dyn Store>, claim: Lease) -> RunJournal {
-        RunJournal { store, claim, earlier: HashMap::new() }
+    /// Opens the journal of a new run, which has no records.
+    pub fn fresh(store: Arc<dyn Store>, lease: Lease) -> RunJournal {
+        RunJournal { store, lease, earlier: HashMap::new() }
     }
 
-    /// Which life of the run this is, from 1.
+    /// Epoch of the lease, counted from 1.
     pub fn life(&self) -> u64 {
-        self.claim.epoch
+        self.lease.epoch
     }
 
-    /// The run as it stands now, whoever has it.
+    /// Reads the current state of the run from the store. Another process may hold its lease by now.
     pub async fn run(&self) -> Result<Run, StoreError> {
-        self.store.run(&self.claim.run).await
+        self.store.run(&self.lease.run).await
     }
 
-    /// Says how the run ended.
-    pub async fn finish(&self, ending: Ending, events: Vec<Event>) -> Result<Vec<u64>, StoreError> {
-        self.store.finish(&self.claim, ending, events).await
+    /// Stores how the run ended.
+    pub async fn finish(
+        &self,
+        ending: Ending,
+        events: Vec<GraphEvent>,
+    ) -> Result<Vec<u64>, StoreError> {
+        self.store.finish(&self.lease, ending, events).await
     }
 }
 
@@ -59,11 +63,15 @@ fn failed(error: StoreError) -> JournalError {
 
 #[async_trait]
 impl Journal for RunJournal {
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError> {
         Ok(self.earlier.get(key).cloned())
     }
 
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
-        self.store.append(&self.claim, record, events).await.map_err(failed)
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError> {
+        self.store.append(&self.lease, record, events).await.map_err(failed)
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr};
 
-/// What a run does. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId).
+/// Kind of a run. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -26,7 +26,7 @@ pub enum RunKind {
     Eval,
 }
 
-/// A name of no kind of run.
+/// Error for an unknown kind of run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown kind of run `{0}`")]
 pub struct UnknownRunKind(String);
@@ -35,7 +35,7 @@ impl RunKind {
     pub const ALL: [RunKind; 5] =
         [RunKind::Code, RunKind::Eval, RunKind::Debate, RunKind::Consult, RunKind::Work];
 
-    /// Whether a new run can be started from one, at a chosen place.
+    /// Whether runs of this kind can be forked.
     pub fn can_be_forked(self) -> bool {
         matches!(self, RunKind::Debate | RunKind::Consult)
     }

@@ -1,4 +1,4 @@
-//! Who holds the lease on a run, as it is stored with the run.
+//! Lease holder of a run, as the store holds it with the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,16 +9,16 @@ use crate::error::StoreError;
 use crate::run::{Run, RunId, RunStatus};
 use crate::store::Store;
 
-/// What the process that holds a lease is.
+/// Role of the process that holds a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A command, for one run.
+    /// A command that executes one run.
     #[default]
     Command,
-    /// A server, which resumes its runs when it is started again.
+    /// A server, which resumes its runs when it restarts.
     Server,
-    /// A worker, which executes the jobs of a cluster.
+    /// A worker, which executes jobs of a cluster.
     Worker,
 }
 
@@ -26,31 +26,31 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     host: String,
-    /// Changes whenever the machine is started, and not with its name.
+    /// Boot id of the machine: it changes with every boot, but not with the host name.
     boot: String,
-    /// Process ids mean something within it alone.
+    /// PID namespace. Process ids are unique only within it.
     name_space: String,
     pub pid: u32,
-    /// When the process began, in the kernel's own count: process ids are used again.
+    /// Start time of the process in clock ticks since boot, because process ids are reused.
     started: u64,
     #[serde(default)]
     pub role: Role,
-    /// It has released the lease.
+    /// Whether the process has released the lease.
     #[serde(default)]
     released: bool,
-    /// In a cluster: its node. There, a process that dies is replaced.
+    /// Node of the cluster, if any. In a cluster, another worker resumes the run of a dead process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How many records there were when it began.
+    /// Number of records when the process claimed the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<usize>,
-    /// How many holders have died over the run, one after the other, without progress.
+    /// Number of consecutive lease holders that died without progress.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deaths: u64,
-    /// The nodes that could not begin it.
+    /// Nodes that could not start the run.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub refused: BTreeSet<String>,
-    /// Settings that were asked for when the run was put on the queue again: they hold until it ends.
+    /// Settings given when the run was queued again. They apply until it ends.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<String, String>,
 }
@@ -60,7 +60,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl LeaseHolder {
-    /// This process; in a worker, as a node of its cluster.
+    /// Describes this process; in a worker, as a node of its cluster.
     pub fn this_process(role: Role, node: Option<&str>) -> LeaseHolder {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let name_space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -81,42 +81,44 @@ impl LeaseHolder {
         }
     }
 
-    /// Whether the run waits for a worker of a cluster.
+    /// Whether the run is queued for a worker of a cluster.
     pub fn is_waiting(run: &Run) -> bool {
         LeaseHolder::last(run).is_some_and(|last| last.released && last.node.is_some())
     }
 
-    /// As it is stored with the run.
+    /// Stored form: JSON.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The same, after it has released the lease.
+    /// This lease holder after it has released the lease.
     #[must_use]
     pub fn released(self) -> LeaseHolder {
         LeaseHolder { released: true, ..self }
     }
 
-    /// Whether it is this process, which has not released the lease.
-    fn is_here(&self) -> bool {
+    /// Whether this process is the lease holder and has not released the lease.
+    fn is_this_process(&self) -> bool {
         let us = LeaseHolder::this_process(self.role, None);
         let same = (self.pid, self.started) == (us.pid, us.started);
         same && !self.released && !self.is_elsewhere()
     }
 
-    /// Whether it is in another container or on another machine, where this process cannot see if it is alive.
+    /// Whether the lease holder runs in another container or on another machine, where this process cannot see if it
+    /// is alive.
     pub fn is_elsewhere(&self) -> bool {
         let us = LeaseHolder::this_process(self.role, None);
         (&self.boot, &self.name_space) != (&us.boot, &us.name_space)
     }
 
-    /// The last holder of a run that has not ended, alive or not.
+    /// The last lease holder of a run that has not ended, alive or not.
     pub fn last(run: &Run) -> Option<LeaseHolder> {
         let holder = run.holder.as_deref().filter(|_| run.status == RunStatus::Running)?;
         serde_json::from_str(holder).ok()
     }
 
-    /// The holder of a run, unless it is known to be gone. Of other machines and containers that is not known.
+    /// The lease holder of a run, unless it has released the lease or is known to be dead. Holders on other machines
+    /// or in other containers count as alive.
     pub fn of(run: &Run) -> Option<LeaseHolder> {
         let holder = LeaseHolder::last(run).filter(|holder| !holder.released)?;
         if holder.node.is_some() {
@@ -126,7 +128,7 @@ impl LeaseHolder {
         let gone = match (holder.boot == us.boot, holder.name_space == us.name_space) {
             (true, true) => started(holder.pid) != Some(holder.started),
             (true, false) => false,
-            // The same machine, started anew since.
+            // The same machine, rebooted since.
             (false, _) => holder.host == us.host,
         };
         (!gone).then_some(holder)
@@ -145,11 +147,12 @@ impl fmt::Display for LeaseHolder {
     }
 }
 
-/// Releases the lease of a run that has not ended: it is resumed later, or its end could not be stored.
+/// Releases the lease of a run that has not ended, because it is resumed later or its end could not be stored.
 pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
     let release = async {
         let run = store.run(id).await?;
-        let ours = LeaseHolder::last(&run).filter(|last| run.epoch == epoch && last.is_here());
+        let ours =
+            LeaseHolder::last(&run).filter(|last| run.epoch == epoch && last.is_this_process());
         if let Some(ours) = ours {
             store.claim(id, &ours.released().to_text(), Some(epoch)).await?;
         }
@@ -161,10 +164,10 @@ pub async fn release(store: &dyn Store, id: &RunId, epoch: u64) {
     }
 }
 
-/// When a process began; `None` if there is none with that id, or it has ended and only waits to be reaped.
+/// Start time of a process in clock ticks since boot; `None` if it does not exist or is a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may hold anything; the figures follow its last bracket.
+    // The program name, in parentheses, may contain any character: the fields follow the last `)`.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }

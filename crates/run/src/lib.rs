@@ -1,8 +1,8 @@
-//! What a run is, whichever trial it is of and whichever store keeps it.
+//! Runs of every kind and their lifecycle, independent of the store.
 //!
-//! A [`Run`] has a [`RunKind`], an input, a [`RunStatus`] and a [`Lease`] that says who may write to it. A [`Store`]
-//! keeps runs with their journals ([`RunJournal`]), events, artifacts and the audit log. Calls to models are effects
-//! of a run ([`Asking`]).
+//! A [`Run`] has a [`RunKind`], an input, a [`RunStatus`] and a [`Lease`], whose holder alone may write to it. A
+//! [`Store`] stores runs with their journals ([`RunJournal`]), events, artifacts and the audit log. Calls to models are
+//! effects of a run ([`JournaledModel`]). The [`Runner`] starts, resumes and forks runs.
 
 mod artifact;
 mod audit;
@@ -24,28 +24,31 @@ mod runner;
 mod state;
 mod store;
 
-pub use assize_graph::{EffectStage, Event, Key, Observer, Outcome, Record, Signal};
-pub use assize_llm::{Caps, Ledger, Totals};
+pub use assize_graph::{
+    EffectKey, EffectOutcome, EffectRecord, EffectStage, GraphEvent, RunObserver, Signal,
+};
+pub use assize_llm::{BudgetLedger, BudgetLimits, BudgetTotals};
 
 pub use artifact::{ArtifactId, ArtifactUse};
 pub use audit::{AuditEntry, AuditQuery, AuditVerdict, NewAuditEntry};
-pub use call::{CallState, Noted};
-pub use calls::{Asking, declined};
+pub use call::{CallState, StoredCall};
+pub use calls::{JournaledModel, declined};
 pub use completion::{
-    ExecuteError, Finished, NodeFailure, NodeSource, RunFailure, cancel, fail, record_panic,
+    CompletedRun, ExecuteError, NodeFailure, NodeSource, RunFailure, cancel, fail, record_panic,
 };
 pub use error::StoreError;
-pub use event::{Layer, LayerStatus, NamedLayer, RoundStatus, RoundStep, RunEvent};
+pub use event::{ConsultLayer, LayerStatus, NamedConsultLayer, RoundStatus, RoundStep, RunEvent};
 pub use input::RunInput;
-pub use job::{Execution, Job, Origin, Plan, REMOTE};
+pub use job::{ExecutionContext, Job, PlanContext, REMOTE, RunOrigin};
 pub use journal::RunJournal;
 pub use kind::{RunKind, UnknownRunKind};
 pub use lease::{LeaseHolder, Role, release};
 pub use ledger::{RunLedger, SpentBefore, answer, answered, inherited, progress};
-pub use output::{LiveOutput, OutputStream, ProgramId, Wrote};
+pub use output::{LiveOutput, OutputChunk, OutputStream, ProgramId};
 pub use run::{
-    BadRunId, Ending, IdempotencyKey, Lease, NewRun, Run, RunFilter, RunId, RunStatus, read_result,
+    Ending, IdempotencyKey, InvalidRunId, Lease, NewRun, Run, RunFilter, RunId, RunStatus,
+    read_result,
 };
-pub use runner::{AnyTrial, Dispatch, Placement, Planned, ResumeRequest, Runner, Trial};
+pub use runner::{AnyTrial, Dispatch, Placement, PlannedRun, ResumeRequest, Runner, Trial};
 pub use state::{RunState, find, how_to_resume, no_such_run, refuse_if_held};
-pub use store::{EventQuery, Log, Store, StoredEvent};
+pub use store::{EventQuery, Store, StoreLog, StoredEvent};

@@ -1,4 +1,4 @@
-//! Output of programs while they run, for clients that watch. Nothing of it is stored: all of it is part of the outcome.
+//! Live output of programs, for clients that watch a run. It is not stored: the outcome contains the whole output.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// The most that is told of one program, in bytes; the rest is there when it is over.
-const MOST: usize = 64 * 1024;
+/// Maximum live output of one program, in bytes. The rest is in the outcome, once the program has ended.
+const MAX_BYTES: usize = 64 * 1024;
 
-/// A program of a run: of which attempt, and which one of several side by side. Displayed as the start of its keys,
-/// such as `attempt-2/candidate-1`.
+/// Identifies a program of a run by its attempt and, if several run in parallel, its candidate number. Displayed as
+/// the prefix of its journal keys, such as `attempt-2/candidate-1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProgramId {
     pub attempt: u32,
@@ -24,7 +24,7 @@ impl std::fmt::Display for ProgramId {
     }
 }
 
-/// A stream that a program writes to.
+/// Output stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
@@ -32,41 +32,41 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Something that a program wrote, or that it was begun.
+/// A piece of output of a program, or the notice that the program started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wrote {
-    /// One more with each.
+pub struct OutputChunk {
+    /// Sequence number, counted from 1 over all programs of the run.
     #[serde(skip)]
     pub number: u64,
     pub attempt: u32,
     pub candidate: Option<u32>,
-    /// Where it was written to; nowhere yet by one that has just begun.
+    /// Stream of the output; `None` in the notice that the program started.
     pub stream: Option<OutputStream>,
     pub text: String,
-    /// Whether the rest of what it writes is not told.
+    /// Whether the output is truncated here: later output of this program is not sent.
     pub cut: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the programs of the last attempt wrote.
-    wrote: Vec<Wrote>,
+    /// Output of the programs of the latest attempt.
+    wrote: Vec<OutputChunk>,
     programs: BTreeMap<ProgramId, Program>,
     last: u64,
 }
 
 #[derive(Debug, Default)]
 struct Program {
-    told: usize,
-    /// The beginnings of characters whose ends are still to come, by stream.
-    halves: [Vec<u8>; 2],
+    bytes_sent: usize,
+    /// First bytes of a UTF-8 character whose other bytes have not arrived yet, by stream.
+    incomplete: [Vec<u8>; 2],
 }
 
-/// What the programs of one trial write.
+/// Live output of all programs of one trial.
 #[derive(Debug)]
 pub struct LiveOutput {
     state: Mutex<State>,
-    /// The number of the last piece.
+    /// Sequence number of the latest piece.
     last: watch::Sender<u64>,
 }
 
@@ -81,74 +81,77 @@ impl LiveOutput {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program begins; what was there of it, or of attempts before it, is of no use any more.
-    pub fn begin(&self, place: ProgramId) {
+    /// Registers a program that starts, and drops its earlier output and that of earlier attempts.
+    pub fn begin(&self, id: ProgramId) {
         let mut state = self.state();
-        let same = |one: &Wrote| (one.attempt, one.candidate) == (place.attempt, place.candidate);
-        state.wrote.retain(|one| one.attempt == place.attempt && !same(one));
-        state.programs.retain(|other, _| other.attempt == place.attempt);
-        state.programs.insert(place, Program::default());
-        self.tell(&mut state, place, None, String::new(), false);
+        let same = |one: &OutputChunk| (one.attempt, one.candidate) == (id.attempt, id.candidate);
+        state.wrote.retain(|one| one.attempt == id.attempt && !same(one));
+        state.programs.retain(|other, _| other.attempt == id.attempt);
+        state.programs.insert(id, Program::default());
+        self.push(&mut state, id, None, String::new(), false);
     }
 
-    pub fn wrote(&self, place: ProgramId, output: OutputStream, bytes: &[u8]) {
+    /// Adds output of a program, up to the maximum.
+    pub fn wrote(&self, id: ProgramId, output: OutputStream, bytes: &[u8]) {
         let mut state = self.state();
-        let Some(program) = state.programs.get_mut(&place).filter(|one| one.told < MOST) else {
+        let Some(program) = state.programs.get_mut(&id).filter(|one| one.bytes_sent < MAX_BYTES)
+        else {
             return;
         };
-        let half = &mut program.halves[output as usize];
-        let mut bytes = [std::mem::take(half).as_slice(), bytes].concat();
-        let cut = program.told + bytes.len() > MOST;
-        bytes.truncate(MOST - program.told);
-        // A character may come in two pieces.
+        let incomplete = &mut program.incomplete[output as usize];
+        let mut bytes = [std::mem::take(incomplete).as_slice(), bytes].concat();
+        let cut = program.bytes_sent + bytes.len() > MAX_BYTES;
+        bytes.truncate(MAX_BYTES - program.bytes_sent);
+        // A character may be split between two writes.
         let whole = match std::str::from_utf8(&bytes) {
             Err(error) if error.error_len().is_none() && !cut => error.valid_up_to(),
             _ => bytes.len(),
         };
-        *half = bytes.split_off(whole);
-        program.told += whole;
+        *incomplete = bytes.split_off(whole);
+        program.bytes_sent += whole;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if !text.is_empty() {
-            self.tell(&mut state, place, Some(output), text, cut);
+            self.push(&mut state, id, Some(output), text, cut);
         }
     }
 
-    fn tell(
+    fn push(
         &self,
         state: &mut State,
-        place: ProgramId,
+        id: ProgramId,
         stream: Option<OutputStream>,
         text: String,
         cut: bool,
     ) {
         state.last += 1;
-        let ProgramId { attempt, candidate } = place;
+        let ProgramId { attempt, candidate } = id;
         let number = state.last;
-        state.wrote.push(Wrote { number, attempt, candidate, stream, text, cut });
+        state.wrote.push(OutputChunk { number, attempt, candidate, stream, text, cut });
         self.last.send_replace(number);
     }
 
-    /// Tells what programs wrote that run elsewhere. Where one begins, what was there of it is of no use any more.
-    pub fn pass_on(&self, more: Vec<Wrote>) {
+    /// Adds output of programs that run on another node. The notice that a program started drops its earlier output
+    /// and that of earlier attempts.
+    pub fn pass_on(&self, more: Vec<OutputChunk>) {
         let mut state = self.state();
         for one in more {
             if one.stream.is_none() {
-                let same = |other: &Wrote| other.candidate == one.candidate;
+                let same = |other: &OutputChunk| other.candidate == one.candidate;
                 state.wrote.retain(|other| other.attempt == one.attempt && !same(other));
             }
             state.last += 1;
             let number = state.last;
-            state.wrote.push(Wrote { number, ..one });
+            state.wrote.push(OutputChunk { number, ..one });
         }
         self.last.send_replace(state.last);
     }
 
-    /// All that is known after this one.
-    pub fn after(&self, number: u64) -> Vec<Wrote> {
+    /// All pieces with a sequence number above `number`.
+    pub fn after(&self, number: u64) -> Vec<OutputChunk> {
         self.state().wrote.iter().filter(|one| one.number > number).cloned().collect()
     }
 
-    /// The number of the last piece, for those who wait for more.
+    /// Subscribes to the sequence number of the latest piece.
     pub fn last(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_come_whole() {
+    fn split_utf8_characters_are_joined() {
         let live = LiveOutput::default();
         live.begin(FIRST);
         let euro = "€".as_bytes();
@@ -177,19 +180,19 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_once() {
+    fn output_above_the_maximum_is_truncated_once() {
         let live = LiveOutput::default();
         live.begin(FIRST);
         for _ in 0..3 {
-            live.wrote(FIRST, OutputStream::Stdout, &[b'x'; MOST - 1]);
+            live.wrote(FIRST, OutputStream::Stdout, &[b'x'; MAX_BYTES - 1]);
         }
-        let told = live.after(0);
-        assert_eq!(told.iter().map(|one| one.text.len()).sum::<usize>(), MOST);
-        assert_eq!(told.iter().map(|one| one.cut).collect::<Vec<_>>(), [false, false, true]);
+        let pieces = live.after(0);
+        assert_eq!(pieces.iter().map(|one| one.text.len()).sum::<usize>(), MAX_BYTES);
+        assert_eq!(pieces.iter().map(|one| one.cut).collect::<Vec<_>>(), [false, false, true]);
     }
 
     #[test]
-    fn what_is_begun_anew_takes_the_place_of_what_was() {
+    fn restarted_program_drops_its_earlier_output() {
         let live = LiveOutput::default();
         let other = ProgramId { attempt: 1, candidate: Some(2) };
         live.begin(FIRST);

@@ -1,11 +1,11 @@
-//! A run that a worker of the cluster executes, as the process that started it sees it.
+//! Follows a run that a worker of the cluster executes, for the process that started the run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_graph::{EffectStage, Event, Key, Observer, Signal};
-use assize_llm::{Ledger, Settlement, Worst};
+use assize_graph::{EffectKey, EffectStage, GraphEvent, RunObserver, Signal};
+use assize_llm::{BudgetLedger, CallMaximum, Settlement};
 use assize_types::{Cancel, CancelReason, Cost, Failure, FailureKind, Money};
 use tokio::time::Instant;
 
@@ -14,73 +14,74 @@ use crate::error::StoreError;
 use crate::event::RunEvent;
 use crate::ledger::{answer, is_step};
 use crate::run::{Run, RunFilter, RunId, RunStatus};
-use crate::store::{EventQuery, Log, Store};
+use crate::store::{EventQuery, Store, StoreLog};
 
-/// How often it is looked what was answered, where somebody watches.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which the records are read, if there is an observer, and the status is checked.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most often that it is looked what was told.
-const PACE: Duration = Duration::from_millis(200);
+/// Minimum time between two reads of the events.
+const MIN_EVENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// So many events are read at a time.
-const AT_ONCE: usize = 500;
+/// Number of events read at a time.
+const EVENT_BATCH: usize = 500;
 
-/// What was set aside for answers that others got.
-const NOTHING: Worst = Worst { tokens: 0, cost: Cost::Known(Money::ZERO) };
+/// Reservation for calls that the worker made: this process reserved nothing for them.
+const NO_RESERVATION: CallMaximum = CallMaximum { tokens: 0, cost: Cost::Known(Money::ZERO) };
 
 /// A run that a worker executes.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteRun {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) id: RunId,
-    /// Of the cluster.
+    /// NATS servers of the cluster.
     pub(crate) servers: String,
-    /// What was told up to here is no news.
+    /// Id of the last event before the run was queued. Only later events are forwarded.
     pub(crate) after: u64,
 }
 
-/// What was seen of it so far.
-struct Seen<'a> {
+/// How far the run has been followed.
+struct Cursor<'a> {
     event: u64,
-    records: HashSet<Key>,
-    looked: Instant,
-    /// Its last word, as far as it failed: why, and whether one can go on with it.
+    records: HashSet<EffectKey>,
+    polled: Instant,
+    /// Failure in the latest end event, and whether the run can be resumed.
     failed: Option<(Failure, bool)>,
-    /// Where is counted what it took.
-    ledger: &'a dyn Ledger,
+    /// Counts the cost of the worker's calls.
+    ledger: &'a dyn BudgetLedger,
 }
 
 impl RemoteRun {
-    /// Follows it to its end, and counts what was spent on it.
+    /// Follows the run to its end, and counts the cost of its calls.
     ///
-    /// Whoever cancels this stops the run, wherever it is held; but a server that stops itself, which leaves it be.
+    /// Cancelling this cancels the run on its worker, except with [`CancelReason::Paused`]: a server that shuts down
+    /// leaves the run running.
     pub(crate) async fn follow(
         &self,
-        observer: Option<Observer>,
-        ledger: &dyn Ledger,
+        observer: Option<RunObserver>,
+        ledger: &dyn BudgetLedger,
         cancel: Cancel,
     ) -> Result<Run, RunFailure> {
-        let before: HashSet<Key> = match self.after {
+        let before: HashSet<EffectKey> = match self.after {
             0 => HashSet::new(),
             _ => {
                 let records = self.store.records(&self.id).await.map_err(Failure::from)?;
                 records.into_iter().map(|record| record.key).collect()
             }
         };
-        let (event, records, looked) = (self.after, before, Instant::now());
-        let mut seen = Seen { event, records, looked, failed: None, ledger };
-        let stopped = tokio::select! {
-            ended = self.until_it_ends(&mut seen, observer.as_ref()) => {
+        let (event, records, polled) = (self.after, before, Instant::now());
+        let mut cursor = Cursor { event, records, polled, failed: None, ledger };
+        let reason = tokio::select! {
+            ended = self.wait_for_end(&mut cursor, observer.as_ref()) => {
                 let run = ended.map_err(Failure::from)?;
-                if run.status == RunStatus::Failed && seen.failed.is_none() {
-                    self.tell_events(&mut seen, None).await.map_err(Failure::from)?;
+                if run.status == RunStatus::Failed && cursor.failed.is_none() {
+                    self.forward_events(&mut cursor, None).await.map_err(Failure::from)?;
                 }
-                return self.ended(run, seen.failed);
+                return self.ended(run, cursor.failed);
             }
             reason = cancel.cancelled() => reason,
         };
-        let interrupted = Failure::new(FailureKind::Interrupted, stopped.clone());
-        if stopped == CancelReason::Paused {
+        let interrupted = Failure::new(FailureKind::Interrupted, reason.clone());
+        if reason == CancelReason::Paused {
             return Err(RunFailure { failure: interrupted, resume: None, is_paused: true });
         }
         let run = self.store.run(&self.id).await.map_err(Failure::from)?;
@@ -93,42 +94,43 @@ impl RemoteRun {
 
     fn how_to_resume(&self) -> String {
         let RemoteRun { id, servers, .. } = self;
-        format!("kept as {id}; go on with `assize runs resume {id} --cluster {servers}`")
+        format!("saved as {id}; resume with `assize runs resume {id} --cluster {servers}`")
     }
 
-    async fn until_it_ends(
+    async fn wait_for_end(
         &self,
-        seen: &mut Seen<'_>,
-        observer: Option<&Observer>,
+        cursor: &mut Cursor<'_>,
+        observer: Option<&RunObserver>,
     ) -> Result<Run, StoreError> {
         loop {
-            // First what there is, then how it stands, so that its last word is not missed.
+            // Get the last event id before reading, so that a later event ends the wait below.
             let newest = self.store.last_event().await?;
             let mut ended = false;
-            if observer.is_none() || seen.looked.elapsed() >= LOOK {
-                // It may be gone without a word.
-                ended = self.is_over().await?;
+            if observer.is_none() || cursor.polled.elapsed() >= POLL_INTERVAL {
+                // The run may have ended without an event.
+                ended = self.has_ended().await?;
             }
-            if observer.is_some() && seen.looked.elapsed() >= LOOK {
-                self.tell_answers(seen, observer).await?;
+            if observer.is_some() && cursor.polled.elapsed() >= POLL_INTERVAL {
+                self.forward_answers(cursor, observer).await?;
             }
             if observer.is_some() {
-                ended |= self.tell_events(seen, observer).await?;
+                ended |= self.forward_events(cursor, observer).await?;
             }
             if ended {
-                self.tell_answers(seen, observer).await?;
+                self.forward_answers(cursor, observer).await?;
                 return self.store.run(&self.id).await;
             }
-            // Many runs may be followed here, and all of them tell something.
-            tokio::time::sleep(if observer.is_some() { PACE } else { LOOK }).await;
+            // This process may follow many runs, and events of any of them end the wait below.
+            let pause = if observer.is_some() { MIN_EVENT_INTERVAL } else { POLL_INTERVAL };
+            tokio::time::sleep(pause).await;
             tokio::select! {
-                grown = self.store.grown(Log::Events, newest) => grown?,
-                () = tokio::time::sleep(LOOK) => {}
+                grown = self.store.grown(StoreLog::Events, newest) => grown?,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
 
-    async fn is_over(&self) -> Result<bool, StoreError> {
+    async fn has_ended(&self) -> Result<bool, StoreError> {
         let filter = RunFilter { prefix: Some(self.id.to_string()), ..RunFilter::default() };
         let runs = self.store.runs(filter).await?;
         let run = runs.iter().find(|run| run.id == self.id);
@@ -136,51 +138,51 @@ impl RemoteRun {
             .ok_or_else(|| StoreError::NoSuchRun(self.id.clone()))
     }
 
-    /// Tells what was told since; whether it may be over.
-    async fn tell_events(
+    /// Passes new events to the observer. Returns whether the run has ended.
+    async fn forward_events(
         &self,
-        seen: &mut Seen<'_>,
-        observer: Option<&Observer>,
+        cursor: &mut Cursor<'_>,
+        observer: Option<&RunObserver>,
     ) -> Result<bool, StoreError> {
-        let mut over = false;
+        let mut ended = false;
         loop {
             let query =
-                EventQuery { runs: vec![self.id.clone()], after: seen.event, limit: AT_ONCE };
+                EventQuery { runs: vec![self.id.clone()], after: cursor.event, limit: EVENT_BATCH };
             let events = self.store.events(query).await?;
             let count = events.len();
             for stored in events {
-                seen.event = stored.id;
+                cursor.event = stored.id;
                 let event = RunEvent::read(&stored.name, &stored.payload);
                 if let Some(RunEvent::RunEnded { failure, resumable, .. }) = event {
-                    seen.failed = failure.map(|failure| (failure, resumable == Some(true)));
-                    // It may have been taken up again since.
-                    over = self.store.run(&self.id).await?.status != RunStatus::Running;
+                    cursor.failed = failure.map(|failure| (failure, resumable == Some(true)));
+                    // The run may have been resumed since.
+                    ended = self.store.run(&self.id).await?.status != RunStatus::Running;
                 }
-                let event = Event { name: stored.name, payload: stored.payload };
+                let event = GraphEvent { name: stored.name, payload: stored.payload };
                 if let Some(observer) = observer {
                     observer(&Signal::Event { id: Some(stored.id), event: &event });
                 }
             }
-            if count < AT_ONCE {
-                return Ok(over);
+            if count < EVENT_BATCH {
+                return Ok(ended);
             }
         }
     }
 
-    /// Tells what was answered since, and counts it.
-    async fn tell_answers(
+    /// Passes new records to the observer, and counts their cost.
+    async fn forward_answers(
         &self,
-        seen: &mut Seen<'_>,
-        observer: Option<&Observer>,
+        cursor: &mut Cursor<'_>,
+        observer: Option<&RunObserver>,
     ) -> Result<(), StoreError> {
-        seen.looked = Instant::now();
+        cursor.polled = Instant::now();
         for record in self.store.records(&self.id).await? {
-            if !seen.records.insert(record.key.clone()) {
+            if !cursor.records.insert(record.key.clone()) {
                 continue;
             }
             if let Some(response) = answer(&record) {
                 let (usage, cost) = (response.usage.unwrap_or_default(), response.cost);
-                seen.ledger.settle(NOTHING, 0, Settlement::Spent { usage, cost });
+                cursor.ledger.settle(NO_RESERVATION, 0, Settlement::Spent { usage, cost });
             }
             if let Some(observer) = observer.filter(|_| is_step(&record)) {
                 observer(&Signal::Effect { key: &record.key, stage: EffectStage::Recorded });
@@ -189,7 +191,7 @@ impl RemoteRun {
         Ok(())
     }
 
-    /// What it came to, or why it came to nothing.
+    /// Converts an ended run to the caller's result.
     fn ended(&self, run: Run, failed: Option<(Failure, bool)>) -> Result<Run, RunFailure> {
         let why = || run.error.clone().unwrap_or_else(|| run.status.name().to_owned());
         let resume = Some(self.how_to_resume());

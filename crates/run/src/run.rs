@@ -1,4 +1,4 @@
-//! Runs: what they are, who works on them, how they ended.
+//! Runs as the store holds them: id, input, status, lease and ending.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,22 +12,22 @@ use strum::{Display, EnumString, IntoStaticStr};
 
 use crate::kind::RunKind;
 
-/// The name of a run: its kind, and what tells it apart, such as `debate-k3v9x2ma`.
+/// Id of a run: its kind and a random suffix, such as `debate-k3v9x2ma`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(String);
 
 assize_types::serde_as_text!(RunId);
 
-/// A text that is no name of a run.
+/// Error for a text that is not a valid run id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a run: names are like `debate-k3v9x2ma`")]
-pub struct BadRunId(String);
+#[error("invalid run id `{0}`: expected a text like `debate-k3v9x2ma`")]
+pub struct InvalidRunId(String);
 
 impl RunId {
-    /// Letters and digits that are not easily taken for one another.
+    /// Letters and digits that are not easily confused.
     const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 
-    /// A new name.
+    /// Generates a random id.
     pub fn random(kind: RunKind) -> RunId {
         let letter = || char::from(Self::ALPHABET[fastrand::usize(..Self::ALPHABET.len())]);
         let tail: String = std::iter::repeat_with(letter).take(8).collect();
@@ -38,7 +38,7 @@ impl RunId {
         &self.0
     }
 
-    /// The kind that the name begins with.
+    /// The kind of run that the id starts with.
     pub(crate) fn kind(&self) -> Option<RunKind> {
         self.0.split('-').next()?.parse().ok()
     }
@@ -51,47 +51,47 @@ impl fmt::Display for RunId {
 }
 
 impl FromStr for RunId {
-    type Err = BadRunId;
+    type Err = InvalidRunId;
 
-    fn from_str(text: &str) -> Result<RunId, BadRunId> {
+    fn from_str(text: &str) -> Result<RunId, InvalidRunId> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if text.is_empty() || text.len() > 60 || !text.chars().all(plain) {
-            return Err(BadRunId(assize_types::text::shorten(text, 60)));
+            return Err(InvalidRunId(assize_types::text::shorten(text, 60)));
         }
         Ok(RunId(text.to_owned()))
     }
 }
 
-/// A run that is to be made.
+/// A run to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
     pub kind: RunKind,
-    /// A line that tells people which one this is.
+    /// One line that describes the run to users.
     pub title: String,
     /// The run that it was forked from.
     pub parent: Option<RunId>,
-    /// All that is needed to do it again, but for what is large.
+    /// Everything needed to repeat the run, except for large data, which is in `artifacts`.
     pub input: Value,
-    /// What is large, by name. It is kept together with the run, or neither is.
+    /// Large parts of the input, by name. They are stored atomically with the run.
     pub artifacts: Vec<(String, Vec<u8>)>,
-    /// Under what it was asked for, so that it is made once however often it is asked for.
+    /// Idempotency key of the request.
     pub once: Option<IdempotencyKey>,
 }
 
-/// Key under which a client asks for a run, so that a repeated request makes no second one.
+/// Key that a client sends with a request, so that repeating the request creates no second run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// Chosen by the client, and used for nothing else.
+    /// Chosen by the client, and unique for each intended run.
     pub key: String,
     /// Fingerprint of the whole request.
     pub request: Fingerprint,
 }
 
-/// A run as it is kept.
+/// A run in the store.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     pub id: RunId,
-    /// Its place among all runs, in the order in which they were made.
+    /// Sequence number among all runs, in the order of their creation.
     #[serde(skip)]
     pub number: u64,
     pub kind: RunKind,
@@ -101,49 +101,49 @@ pub struct Run {
     /// Milliseconds since 1970.
     pub created: u64,
     pub updated: u64,
-    /// How often it was claimed.
+    /// Number of times the lease was claimed.
     pub epoch: u64,
-    /// Who claimed it last.
+    /// The last lease holder: a [`LeaseHolder`](crate::LeaseHolder) as JSON.
     pub holder: Option<String>,
     pub input: Value,
-    /// What it came to, once it is done.
+    /// Result, once the run is done.
     pub result: Option<Value>,
-    /// Why it ended, if it failed or was stopped.
+    /// Why the run ended, if it failed or was cancelled.
     pub error: Option<String>,
 }
 
 impl Run {
-    /// Reads what the run came to.
+    /// Parses the result of the run.
     ///
     /// # Errors
-    /// When another version of assize wrote it, or it is not done.
+    /// When another version of assize wrote the result, or the run is not done.
     pub fn read_result<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         read_result(self.result.clone().unwrap_or_default())
     }
 }
 
-/// Reads what a run came to.
+/// Parses the result of a run.
 ///
 /// # Errors
-/// When another version of assize wrote it.
+/// When another version of assize wrote the result.
 pub fn read_result<T: DeserializeOwned>(result: Value) -> Result<T, Failure> {
     serde_json::from_value(result).map_err(|error| {
-        Failure::new(FailureKind::Environment, format!("its verdict cannot be read: {error}"))
+        Failure::new(FailureKind::Environment, format!("cannot read the stored result: {error}"))
     })
 }
 
-/// How far a run is, as far as the store knows: one whose process was killed is still `Running`.
+/// Stored status of a run. A run whose process was killed is still `Running`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     Running,
-    /// It came to its end. It cannot be claimed any more.
+    /// The run completed. It cannot be claimed any more.
     Done,
-    /// It cannot go on by itself, and can be taken up again.
+    /// The run failed. It can be resumed.
     Failed,
-    /// Somebody stopped it; it can be taken up again.
+    /// The run was cancelled. It can be resumed.
     Cancelled,
 }
 
@@ -153,22 +153,22 @@ impl RunStatus {
     }
 }
 
-/// Which runs are wanted; everything by default.
+/// Filter for runs. The default matches all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunFilter {
     pub kind: Option<RunKind>,
     pub status: Option<RunStatus>,
-    /// Whose name begins like this.
+    /// Prefix of the id.
     pub prefix: Option<String>,
-    /// Whose title holds this, in upper or lower case.
+    /// Text in the title, case-insensitive.
     pub title: Option<String>,
-    /// Made before the one with this number.
+    /// Only runs with a smaller sequence number.
     pub before: Option<u64>,
-    /// At most so many; 0 for all of them.
+    /// Maximum number of runs; 0 for no limit.
     pub limit: usize,
 }
 
-/// The right to write to a run, until another process claims it.
+/// The right to write to a run, until another process claims the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     pub run: RunId,

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_graph::{Fork, Journal, Observer, Record, RunOptions};
-use assize_llm::{Caps, Ledger, Totals};
+use assize_graph::{EffectRecord, ForkJournal, Journal, RunObserver, RunOptions};
+use assize_llm::{BudgetLedger, BudgetLimits, BudgetTotals};
 use assize_types::{Cancel, Failure, FailureKind, Reporter};
 use async_trait::async_trait;
 
-use crate::completion::{self, Finished, RunFailure};
+use crate::completion::{self, CompletedRun, RunFailure};
 use crate::error::StoreError;
 use crate::input::RunInput;
-use crate::job::{Execution, Job, Origin, Plan};
+use crate::job::{ExecutionContext, Job, PlanContext, RunOrigin};
 use crate::journal::RunJournal;
 use crate::kind::RunKind;
 use crate::lease::{LeaseHolder, Role};
@@ -22,7 +22,7 @@ use crate::run::{IdempotencyKey, Lease, NewRun, Run};
 use crate::state::{find, refuse_if_held};
 use crate::store::Store;
 
-/// Where runs are executed.
+/// Where a runner executes runs.
 #[derive(Debug, Clone)]
 pub enum Placement {
     /// In this process; in a worker, as this node of its cluster.
@@ -34,87 +34,88 @@ pub enum Placement {
 /// Hands runs to the workers of a cluster.
 #[async_trait]
 pub trait Dispatch: std::fmt::Debug + Send + Sync {
-    /// Puts a run on the queue, once in each of its epochs.
+    /// Puts a run on the queue, at most once for each epoch of the run.
     async fn enqueue(&self, run: &Run) -> Result<(), StoreError>;
 
-    /// This process among the nodes of the cluster.
+    /// Node name of this process in the cluster.
     fn node(&self) -> &str;
 
-    /// The servers of the cluster, as `--cluster` takes them.
+    /// Addresses of the NATS servers, in the format of `--cluster`.
     fn servers(&self) -> String;
 }
 
-/// An earlier run that is to be resumed.
+/// Request to resume an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumeRequest {
-    /// Its name, or a beginning of it.
+    /// Id of the run, or a unique prefix of it.
     pub run: String,
-    /// Even if another process holds its lease, or may.
+    /// Whether to resume even if another process holds, or may hold, the lease.
     pub take_over: bool,
 }
 
-/// Starts runs: in one store, at one placement, with one budget.
+/// Starts, resumes and forks runs in one store, with one placement and one budget.
 #[derive(Debug, Clone)]
 pub struct Runner {
     pub store: Arc<dyn Store>,
     pub placement: Placement,
     pub role: Role,
     pub reporter: Arc<dyn Reporter>,
-    /// Budget of a run; of a resumed one the budget that it was started with, as far as none is set here.
-    pub budget: Caps,
-    /// Key under which a client asked for the run.
+    /// Budget of a run. A resumed run keeps each limit that it was started with, unless it is set here.
+    pub budget: BudgetLimits,
+    /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Labels that a worker must have to take the run.
+    /// Labels that a worker must have to execute the run.
     pub labels: BTreeMap<String, String>,
-    /// Settings that were asked for now, and hold in the cluster until the run ends.
+    /// Settings given with this request. In a cluster, they apply until the run ends.
     pub overrides: BTreeMap<String, String>,
 }
 
 impl Runner {
-    /// Finds the run of a kind that is to be resumed.
+    /// Finds the run to be resumed, and checks its kind and its lease.
     pub async fn resumable(
         &self,
         request: &ResumeRequest,
         kind: RunKind,
-    ) -> Result<(Run, Origin), Failure> {
+    ) -> Result<(Run, RunOrigin), Failure> {
         let run = find(&*self.store, &request.run).await?;
         if run.kind != kind {
-            let message = format!("`{}` is of another kind: {}", run.id, run.kind);
-            let hint = format!("`assize runs resume {}` knows how", run.id);
+            let message = format!("`{}` is a run of kind `{}`, not `{kind}`", run.id, run.kind);
+            let hint = format!("`assize runs resume {}` resumes a run of any kind", run.id);
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
         if !request.take_over {
-            let instead = "wait for it, stop it, or take the run over with `--take-over`";
-            refuse_if_held(&run, "taken up again", instead)?;
+            let instead = "wait for that process, stop it, or add `--take-over`";
+            refuse_if_held(&run, "resumed", instead)?;
         }
-        let origin = Origin::Resumed { run: Box::new(run.clone()), take_over: request.take_over };
+        let origin =
+            RunOrigin::Resumed { run: Box::new(run.clone()), take_over: request.take_over };
         Ok((run, origin))
     }
 
-    /// Finds the run of a kind that a new one starts from.
-    pub async fn forkable(&self, name: &str, kind: RunKind) -> Result<(Run, Origin), Failure> {
+    /// Finds the run to be forked, and checks its kind.
+    pub async fn forkable(&self, name: &str, kind: RunKind) -> Result<(Run, RunOrigin), Failure> {
         let parent = find(&*self.store, name).await?;
         if parent.kind != kind {
             let message =
-                format!("`{}` is no {kind} but of another kind: {}", parent.id, parent.kind);
+                format!("`{}` is a run of kind `{}`, not `{kind}`", parent.id, parent.kind);
             return Err(Failure::new(FailureKind::Usage, message));
         }
-        let origin = Origin::Fork { parent: Box::new(parent.clone()) };
+        let origin = RunOrigin::Fork { parent: Box::new(parent.clone()) };
         Ok((parent, origin))
     }
 
-    /// Plans a run, and stores nothing yet.
+    /// Plans a run without storing anything.
     pub async fn plan<J: Job>(
         &self,
         request: J::Request,
-        origin: Origin,
-    ) -> Result<Planned<J>, Failure> {
+        origin: RunOrigin,
+    ) -> Result<PlannedRun<J>, Failure> {
         let inherited = self.inherited::<J>(&request, &origin).await?;
         let ledger = match origin.resumed() {
             None => RunLedger::new(&self.store, self.budget),
             Some(run) => {
                 let before = RunInput::of(run)?.budget();
-                let budget = Caps {
+                let budget = BudgetLimits {
                     cost: self.budget.cost.or(before.cost),
                     tokens: self.budget.tokens.or(before.tokens),
                 };
@@ -122,30 +123,30 @@ impl Runner {
             }
         };
         let ledger = Arc::new(ledger);
-        let plan = Plan { origin: &origin, ledger: ledger.clone(), inherited: &inherited };
+        let plan = PlanContext { origin: &origin, ledger: ledger.clone(), inherited: &inherited };
         let (job, new) = J::plan(request, &plan).await?;
-        Ok(Planned { runner: self.clone(), job, origin, new, ledger, inherited })
+        Ok(PlannedRun { runner: self.clone(), job, origin, new, ledger, inherited })
     }
 
-    /// Plans a run and opens its trial.
+    /// Plans a run, and creates or claims it.
     pub async fn start<J: Job>(
         &self,
         request: J::Request,
-        origin: Origin,
+        origin: RunOrigin,
     ) -> Result<Trial<J>, Failure> {
         self.plan::<J>(request, origin).await?.open().await
     }
 
-    /// Records that a run takes over from the one that it is, or was, forked from.
+    /// Records that a fork inherits from its parent run.
     async fn inherited<J: Job>(
         &self,
         request: &J::Request,
-        origin: &Origin,
-    ) -> Result<Vec<Record>, Failure> {
+        origin: &RunOrigin,
+    ) -> Result<Vec<EffectRecord>, Failure> {
         let parent = match origin {
-            Origin::New => None,
-            Origin::Resumed { run, .. } => run.parent.as_ref(),
-            Origin::Fork { parent } => Some(&parent.id),
+            RunOrigin::New => None,
+            RunOrigin::Resumed { run, .. } => run.parent.as_ref(),
+            RunOrigin::Fork { parent } => Some(&parent.id),
         };
         let Some(parent) = parent else { return Ok(Vec::new()) };
         match self.store.records(parent).await {
@@ -154,7 +155,7 @@ impl Runner {
                 .filter(|record| J::inherits(request, origin, &record.key))
                 .collect()),
             Err(StoreError::NoSuchRun(_)) => {
-                self.reporter.warn(&format!("`{parent}`, which this was forked from, is gone"));
+                self.reporter.warn(&format!("the parent run `{parent}` no longer exists"));
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
@@ -164,13 +165,13 @@ impl Runner {
     /// Claims the run that is resumed, or creates one.
     async fn claim(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         mut new: NewRun,
         holder: &LeaseHolder,
     ) -> Result<(Run, Lease), Failure> {
         let holder = holder.to_text();
-        if let Origin::Resumed { run, take_over } = origin {
-            // Only as it was when it was looked at, unless it is to be taken from its holder.
+        if let RunOrigin::Resumed { run, take_over } = origin {
+            // Fails if another process has claimed the run since it was read, unless `take_over` is set.
             let seen = (!take_over).then_some(run.epoch);
             let lease = self.store.claim(&run.id, &holder, seen).await?;
             return Ok((self.store.run(&run.id).await?, lease));
@@ -181,10 +182,10 @@ impl Runner {
         Ok(self.store.create_run(new, &holder).await?)
     }
 
-    /// Claims a run to execute it here.
-    async fn claim_here(
+    /// Creates or claims a run, to execute it in this process.
+    async fn claim_locally(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         new: NewRun,
         ledger: &RunLedger,
         node: Option<&str>,
@@ -199,24 +200,24 @@ impl Runner {
         let (run, lease) = self.claim(origin, new, &holder).await?;
         ledger.begin(lease.clone()).await?;
         let journal = match origin {
-            Origin::New | Origin::Fork { .. } => RunJournal::fresh(self.store.clone(), lease),
-            Origin::Resumed { .. } => RunJournal::open(self.store.clone(), lease).await?,
+            RunOrigin::New | RunOrigin::Fork { .. } => RunJournal::fresh(self.store.clone(), lease),
+            RunOrigin::Resumed { .. } => RunJournal::open(self.store.clone(), lease).await?,
         };
         Ok((run, Arc::new(journal)))
     }
 
-    /// Creates or claims a run, and hands it to the workers.
-    async fn hand_over(
+    /// Creates or claims a run, and puts it on the queue for the workers.
+    async fn enqueue(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         new: NewRun,
         dispatch: &dyn Dispatch,
     ) -> Result<(Run, RemoteRun), Failure> {
         let after = match origin.resumed() {
             Some(run) if LeaseHolder::is_waiting(run) && !origin.takes_over() => {
-                let message = format!("`{}` waits for a worker already", run.id);
+                let message = format!("`{}` is already queued for a worker", run.id);
                 return Err(Failure::new(FailureKind::Usage, message)
-                    .hint("`assize cluster status` shows who there is, and what waits for whom"));
+                    .hint("`assize cluster status` shows the workers and the queue"));
             }
             Some(_) => self.store.last_event().await?,
             None => 0,
@@ -224,139 +225,148 @@ impl Runner {
         let mut holder = LeaseHolder::this_process(self.role, Some(dispatch.node())).released();
         holder.asked.clone_from(&self.overrides);
         let (run, _) = self.claim(origin, new, &holder).await?;
-        // If this process dies here, workers find the run all the same.
+        // If this process dies here, a worker still finds the run: workers regularly search for unqueued runs.
         dispatch.enqueue(&run).await?;
         let (store, id) = (self.store.clone(), run.id.clone());
         Ok((run, RemoteRun { store, id, servers: dispatch.servers(), after }))
     }
 }
 
-/// A run that is planned: its models are chosen, and nothing is stored.
+/// A planned run: its models are chosen, but nothing is stored yet.
 #[derive(Debug)]
-pub struct Planned<J> {
+pub struct PlannedRun<J> {
     pub job: J,
     runner: Runner,
-    origin: Origin,
+    origin: RunOrigin,
     new: NewRun,
     ledger: Arc<RunLedger>,
-    inherited: Vec<Record>,
+    inherited: Vec<EffectRecord>,
 }
 
-impl<J: Job> Planned<J> {
-    /// Whether it is a new run, and not one that is resumed.
+impl<J: Job> PlannedRun<J> {
+    /// Whether the run is new or a fork, and not resumed.
     pub fn is_new(&self) -> bool {
         self.origin.resumed().is_none()
     }
 
-    /// Creates or claims the run, and opens its trial.
+    /// Creates or claims the run.
     pub async fn open(self) -> Result<Trial<J>, Failure> {
-        let Planned { mut job, runner, origin, new, ledger, inherited } = self;
-        let (run, seat) = match &runner.placement {
+        let PlannedRun { mut job, runner, origin, new, ledger, inherited } = self;
+        let (run, executor) = match &runner.placement {
             Placement::Cluster(dispatch) if !J::LOCAL_ONLY => {
                 job.check_remote()?;
-                let (run, remote) = runner.hand_over(&origin, new, &**dispatch).await?;
-                (run, Seat::Remote(remote))
+                let (run, remote) = runner.enqueue(&origin, new, &**dispatch).await?;
+                (run, Executor::Remote(remote))
             }
             placement => {
                 let node = match placement {
                     Placement::Local { node } => node.as_deref(),
                     Placement::Cluster(_) => None,
                 };
+                // Checked again: a message on the queue can name any run.
+                if node.is_some() {
+                    if J::LOCAL_ONLY {
+                        let message =
+                            format!("workers do not execute runs of kind `{}`", J::KIND.name());
+                        return Err(Failure::new(FailureKind::Usage, message));
+                    }
+                    job.check_remote()?;
+                }
                 let local = Some(job.prepare().await?);
-                let (run, journal) = runner.claim_here(&origin, new, &ledger, node).await?;
-                (run, Seat::Here { journal, inherited, local })
+                let (run, journal) = runner.claim_locally(&origin, new, &ledger, node).await?;
+                (run, Executor::Local { journal, inherited, local })
             }
         };
-        Ok(Trial { run, job, ledger, store: runner.store, seat })
+        Ok(Trial { run, job, ledger, store: runner.store, executor })
     }
 }
 
-/// A run that is about to be executed: its lease is claimed, or it is on the queue.
+/// A run ready to be executed: its lease is claimed, or it is on the queue.
 #[derive(Debug)]
 pub struct Trial<J: Job> {
     pub run: Run,
     pub job: J,
     pub ledger: Arc<RunLedger>,
     pub store: Arc<dyn Store>,
-    seat: Seat<J::Local>,
+    executor: Executor<J::Local>,
 }
 
-/// Where a run is executed.
+/// What executes a trial: this process or a worker of the cluster.
 #[derive(Debug)]
-enum Seat<L> {
-    Here {
+enum Executor<L> {
+    Local {
         journal: Arc<RunJournal>,
-        /// What may be taken over from the run that it was forked from.
-        inherited: Vec<Record>,
-        /// Until it is executed.
+        /// Records inherited from the parent run, if the run is a fork.
+        inherited: Vec<EffectRecord>,
+        /// The job's local resources; `None` once the run is executed.
         local: Option<L>,
     },
     Remote(RemoteRun),
 }
 
 impl<J: Job> Trial<J> {
-    /// Whether a worker of the cluster executes it.
+    /// Whether a worker of the cluster executes the run.
     pub fn is_remote(&self) -> bool {
-        matches!(self.seat, Seat::Remote(_))
+        matches!(self.executor, Executor::Remote(_))
     }
 
-    /// What is spent on it in this epoch.
-    pub fn totals(&self) -> Totals {
+    /// Totals of the run's calls in this epoch.
+    pub fn totals(&self) -> BudgetTotals {
         self.ledger.totals()
     }
 
-    /// What was spent on it before it was resumed.
+    /// Cost and tokens of the run before it was resumed.
     pub fn spent_before(&self) -> SpentBefore {
         self.ledger.spent_before
     }
 
-    /// Executes the run to its end, which is stored; or follows the worker that does.
+    /// Executes the run and stores how it ended, or follows the worker that does.
     pub async fn execute(
         &mut self,
-        observer: Option<Observer>,
+        observer: Option<RunObserver>,
         cancel: Cancel,
-    ) -> Result<Finished<J::Report>, RunFailure> {
-        let Trial { run, job, ledger, store, seat } = self;
-        let (journal, inherited, local) = match seat {
-            Seat::Here { journal, inherited, local } => {
+    ) -> Result<CompletedRun<J::Report>, RunFailure> {
+        let Trial { run, job, ledger, store, executor } = self;
+        let (journal, inherited, local) = match executor {
+            Executor::Local { journal, inherited, local } => {
                 (journal, std::mem::take(inherited), local.take())
             }
-            Seat::Remote(remote) => {
+            Executor::Remote(remote) => {
                 let done = remote.follow(observer, &**ledger, cancel).await?;
                 let records = store.records(&done.id).await.map_err(Failure::from)?;
-                return Ok(Finished { report: job.report(&done, &records)?, stored: Ok(()) });
+                return Ok(CompletedRun { report: job.report(&done, &records)?, stored: Ok(()) });
             }
         };
         let graph_journal: Arc<dyn Journal> = match run.parent {
-            Some(_) => Arc::new(Fork::new(journal.clone(), inherited)),
+            Some(_) => Arc::new(ForkJournal::new(journal.clone(), inherited)),
             None => journal.clone(),
         };
         let options =
             RunOptions { journal: Some(graph_journal), observer, cancel, ..RunOptions::default() };
-        let twice = || Failure::new(FailureKind::Internal, "a run is executed once in each epoch");
+        let twice = || Failure::new(FailureKind::Internal, "the trial was already executed");
         let local = local.ok_or_else(twice)?;
-        match job.execute(local, Execution { run, store, options }).await {
+        match job.execute(local, ExecutionContext { run, store, options }).await {
             Ok(report) => {
                 let stored = completion::done(journal, J::result(&report)).await;
-                Ok(Finished { report, stored })
+                Ok(CompletedRun { report, stored })
             }
             Err(error) => Err(completion::ended_early(journal, error, run, J::explain).await),
         }
     }
 }
 
-/// A trial of any kind, for processes that hold many at once.
+/// A trial of any kind, for processes that execute many at once.
 #[async_trait]
 pub trait AnyTrial: Send {
     fn run(&self) -> &Run;
 
-    /// Accounts for its calls.
-    fn ledger(&self) -> Arc<dyn Ledger>;
+    /// Ledger of the run's calls.
+    fn ledger(&self) -> Arc<dyn BudgetLedger>;
 
-    /// What its programs write while they run, if it runs any.
+    /// Live output of the run's programs, if it runs any.
     fn live_output(&self) -> Option<&Arc<LiveOutput>>;
 
-    /// Executes it to its end, which is stored.
+    /// Executes the run and stores how it ended.
     async fn execute(&mut self, cancel: Cancel) -> Result<(), RunFailure>;
 }
 
@@ -366,7 +376,7 @@ impl<J: Job> AnyTrial for Trial<J> {
         &self.run
     }
 
-    fn ledger(&self) -> Arc<dyn Ledger> {
+    fn ledger(&self) -> Arc<dyn BudgetLedger> {
         self.ledger.clone()
     }
 
@@ -375,7 +385,7 @@ impl<J: Job> AnyTrial for Trial<J> {
     }
 
     async fn execute(&mut self, cancel: Cancel) -> Result<(), RunFailure> {
-        // A report that could not be stored is as if the run had not ended: it can be resumed.
+        // If the report cannot be stored, the run counts as failed here: it has not ended, and can be resumed.
         let finished = Trial::execute(self, None, cancel).await?;
         finished.stored.map_err(|error| Failure::from(error).into())
     }

@@ -1,4 +1,4 @@
-//! Runs as users name them, and the state they see.
+//! Lookup of runs by name, and the run state that users see.
 
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -9,10 +9,10 @@ use crate::lease::LeaseHolder;
 use crate::run::{Run, RunFilter, RunId, RunStatus};
 use crate::store::Store;
 
-/// The name of the run that was made last.
+/// Alias for the run that was created last.
 const LATEST: &str = "latest";
 
-/// Finds a run by its name, by a beginning of it that no other has, or as the latest.
+/// Finds a run by its id, by a unique prefix of the id, or as `latest`.
 pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
     if name == LATEST {
         let mut runs = store.runs(RunFilter { limit: 1, ..RunFilter::default() }).await?;
@@ -29,30 +29,30 @@ pub async fn find(store: &dyn Store, name: &str) -> Result<Run, Failure> {
         _ => {
             let names: Vec<&str> = runs.iter().take(5).map(|run| run.id.as_str()).collect();
             let more = if runs.len() > 5 { ", …" } else { "" };
-            let message = format!("`{name}` could be any of {} runs", runs.len());
-            let hint = format!("name one of them: {}{more}", names.join(", "));
+            let message = format!("`{name}` matches {} runs", runs.len());
+            let hint = format!("specify one of them: {}{more}", names.join(", "));
             Err(Failure::new(FailureKind::Usage, message).hint(hint))
         }
     }
 }
 
-/// The failure of a command that names no run.
+/// Failure for a run that does not exist.
 pub fn no_such_run(name: &str) -> Failure {
     Failure::new(FailureKind::Usage, format!("there is no run `{name}`"))
-        .hint("`assize runs list` shows those there are")
+        .hint("`assize runs list` lists all runs")
 }
 
-/// The state of a run, as users see it: the store does not know whether the lease holder is alive.
+/// State of a run, as users see it. Unlike [`RunStatus`], it depends on whether the lease holder is alive.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RunState {
-    /// For a worker of the cluster.
+    /// Queued for a worker of the cluster.
     Waiting,
     Running,
-    /// The lease holder is gone.
+    /// Not ended, but the lease holder has exited.
     Stopped,
     Done,
     Failed,
@@ -71,7 +71,7 @@ impl RunState {
         }
     }
 
-    /// The status in the store of runs in this state.
+    /// Status that the store has for runs in this state.
     pub fn status(self) -> RunStatus {
         match self {
             RunState::Waiting | RunState::Running | RunState::Stopped => RunStatus::Running,
@@ -86,21 +86,20 @@ impl RunState {
     }
 }
 
-/// Refuses to touch a run while another process holds its lease.
+/// Fails if another process holds the lease of a run. `what` is the participle of the refused operation, such as
+/// `removed`; `instead` is the hint.
 pub fn refuse_if_held(run: &Run, what: &str, instead: &str) -> Result<(), Failure> {
     match LeaseHolder::of(run) {
         None => Ok(()),
         Some(holder) => {
-            let message = format!("{holder} is working on `{}`, so it cannot be {what}", run.id);
+            let message = format!("`{}` cannot be {what}: {holder} holds its lease", run.id);
             Err(Failure::new(FailureKind::Usage, message).hint(instead))
         }
     }
 }
 
-/// How to resume a run; `flags` stand at the end of the command.
+/// Message that names the command to resume a run; `flags` are appended to the command.
 pub fn how_to_resume(kind: RunKind, id: &RunId, flags: &str) -> String {
-    match kind {
-        RunKind::Debate => format!("kept as {id}; go on with `assize debate --resume {id}{flags}`"),
-        _ => format!("kept as {id}; go on with `assize runs resume {id}{flags}`"),
-    }
+    let command = if kind == RunKind::Debate { "debate --resume" } else { "runs resume" };
+    format!("saved as {id}; resume with `assize {command} {id}{flags}`")
 }

@@ -1,4 +1,4 @@
-//! What every backend can do, and how one is chosen.
+//! The [`Backend`] trait: what every isolation technology implements.
 
 use std::fmt;
 
@@ -10,29 +10,32 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::interpreter::Language;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// One way to make sandboxes.
+/// An isolation technology that creates sandboxes.
 #[async_trait]
 pub trait Backend: fmt::Debug + Send + Sync {
     fn isolation(&self) -> Isolation;
 
-    /// Refuses what it can never make.
-    fn check(&self, _spec: &Spec) -> Result<(), SandboxError> {
+    /// Rejects a spec that this backend can never satisfy.
+    fn check(&self, _spec: &SandboxSpec) -> Result<(), SandboxError> {
         Ok(())
     }
 
-    /// Makes a sandbox, of which only its maker can tell that it is there.
-    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError>;
+    /// Starts a sandbox. It is not registered: only the calling process knows about it.
+    async fn start(
+        &self,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError>;
 
-    /// Finds out what only trying tells, and says how sandboxes are run here, where that makes a
-    /// difference.
+    /// Determines properties that only a trial shows, such as whether KVM works. Returns a description of how
+    /// sandboxes run on this machine, or `None` if there is only one way.
     async fn settle(&self) -> Result<Option<String>, SandboxError> {
         Ok(None)
     }
 
-    /// The program that runs code of a language: by the path it has inside, or by its usual name, which the
-    /// guest looks for where there is an image.
+    /// The interpreter of a language: its path in the sandbox, or a name that the guest agent looks up in the image.
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
         let names = language.programs().first();
         names
@@ -40,51 +43,49 @@ pub trait Backend: fmt::Debug + Send + Sync {
             .ok_or(SandboxError::NoInterpreter(language, self.isolation()))
     }
 
-    /// In how many of the sandboxes that wait an interpreter waits, too: there are backends where it takes
-    /// far more memory than all the rest.
+    /// Maximum number of idle sandboxes with a pre-started interpreter, which takes much memory on some backends.
     fn waiting_interpreters(&self) -> usize {
         usize::MAX
     }
 
-    /// How many idle sandboxes a warm pool keeps where so many were asked for.
+    /// Number of idle sandboxes that a warm pool keeps when `wanted` are configured.
     fn pool_size(&self, wanted: usize) -> usize {
         wanted
     }
 
-    /// Bytes of memory that one idle sandbox takes, roughly.
+    /// Approximate memory use of one idle sandbox, in bytes.
     fn idle_memory(&self) -> u64 {
         32 << 20
     }
 
-    /// Whether the time limit is laid on the sandbox when it is made, and cannot be changed for one
-    /// that is idle.
+    /// Whether the time limit is fixed when the sandbox is created and cannot be changed for an idle one.
     fn fixes_wall(&self) -> bool {
         false
     }
 
-    /// What each limit rests on here.
+    /// How each limit is enforced on this machine.
     fn enforcement(&self) -> Enforcement;
 
-    /// Removes what a maker that is gone has left behind.
+    /// Removes the remains of a process (`maker`) that created sandboxes and died.
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError>;
 }
 
-/// Who a sandbox is, for those parts that outlive a mishap and must be found again.
+/// Identity of a sandbox, by which its remains (containers, cgroups) are found after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The process that made it, by a name that is never used again.
+pub struct SandboxIdentity {
+    /// Name of the process that created the sandbox; never reused.
     pub maker: String,
-    /// Unique among all its maker made.
+    /// Unique among the sandboxes of that process.
     pub id: String,
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for SandboxIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.maker, self.id)
     }
 }
 
-/// What holds each limit, in words for people.
+/// How each limit is enforced, as text for users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Enforcement {
     pub memory: String,
@@ -98,36 +99,36 @@ pub struct Enforcement {
     pub files: String,
 }
 
-/// A sandbox that was made.
+/// A sandbox that a backend has started.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedSandbox {
     pub(crate) channel: Channel,
-    pub(crate) cell: Box<dyn Cell>,
+    pub(crate) cell: Box<dyn SandboxHandle>,
 }
 
-/// The walls around one sandbox.
+/// Handle of a backend on the isolation of one sandbox, such as its container or VM.
 #[async_trait]
-pub(crate) trait Cell: fmt::Debug + Send + Sync {
-    /// The id that another program knows it by, such as a container id.
+pub(crate) trait SandboxHandle: fmt::Debug + Send + Sync {
+    /// Id of the sandbox in another program, such as a container id.
     fn external_id(&self) -> Option<&str> {
         None
     }
 
-    /// What was used so far, by the account kept outside.
-    async fn account(&self) -> Account;
+    /// Resource usage so far, as measured outside the sandbox.
+    async fn account(&self) -> ResourceUsage;
 
-    /// Ends everything inside at once, and waits until nothing of it is left.
+    /// Kills everything inside and waits until it is removed.
     async fn end(&self);
 
-    /// What the guest said when it failed, if it did.
+    /// Diagnostic output of the guest agent (stderr or VM console), if any.
     async fn last_words(&self) -> Option<String>;
 }
 
-/// What a sandbox has used.
+/// Resource usage of a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Account {
-    /// The most memory at any time, where it is counted.
+pub(crate) struct ResourceUsage {
+    /// Peak memory use in bytes, if it is measured.
     pub(crate) peak_memory: Option<u64>,
-    /// How often something was ended because memory ran out.
+    /// Number of out-of-memory kills.
     pub(crate) out_of_memory: u64,
 }

@@ -1,41 +1,41 @@
-//! The host's end of the channel to a guest: many streams on one connection.
+//! Host side of the channel to a guest agent: many streams multiplexed on one connection.
 //!
-//! Whatever comes from the guest is hostile. Bytes become frames or an error; data beyond the credit
-//! that was given, or replies that cannot be read, end the connection; frames for streams that nobody
-//! listens to are dropped. No stream ever buffers more than its windows.
+//! Input from the guest agent is untrusted. Bytes decode to frames or to an error; data beyond the granted credit
+//! and malformed replies end the connection; frames of unknown streams are dropped. Buffers are limited by windows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assize_protocol::{
-    Decoder, Frame, Hello, Kind, Reply, Request, StreamId, VERSION, WINDOW, Welcome, port,
+    Frame, FrameDecoder, FrameKind, GuestReply, GuestRequest, Hello, StreamId, VERSION, WINDOW,
+    Welcome, port,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// How long the guest may take to do what should take no time.
+/// Timeout for requests that the guest agent should answer at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why a channel is of no more use.
+/// Error of a closed channel: why it closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Gone(pub(crate) String);
+pub(crate) struct ChannelClosed(pub(crate) String);
 
-/// A piece of what a program wrote or a file holds.
+/// A chunk of a program's output or of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct StreamChunk {
     pub(crate) port: u8,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The connection to one guest; clones are the same connection. It closes with the last of them.
+/// The connection to one guest agent. Clones share the connection; it closes with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     shared: Arc<Shared>,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    /// Ends both tasks when the last of us is dropped.
+    /// Ends the send and receive tasks when the last clone is dropped.
     _open: Arc<tokio_util::sync::DropGuard>,
 }
 
@@ -47,35 +47,35 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    last: StreamId,
+    last_id: StreamId,
     streams: HashMap<StreamId, Inbox>,
     welcome: Option<Welcome>,
-    gone: Option<Gone>,
+    gone: Option<ChannelClosed>,
 }
 
-/// What has come for one stream and was not taken yet.
+/// Receive buffer of one stream.
 #[derive(Debug)]
 struct Inbox {
-    /// From which port it is, and how many bytes: written in turns on two ports, each may be one.
+    /// Port and length of each chunk, in order of arrival. Alternating writes on two ports may give one-byte chunks.
     order: VecDeque<(u8, u32)>,
     bytes: [VecDeque<u8>; port::COUNT],
-    /// What may still come on each port.
+    /// Bytes that the guest agent may still send on each port.
     windows: [u32; port::COUNT],
-    /// What may still be sent on each port.
+    /// Bytes that the host may still send on each port.
     credit: [u32; port::COUNT],
-    reply: Option<Reply>,
-    told: Arc<Told>,
+    reply: Option<GuestReply>,
+    wakers: Arc<Wakers>,
 }
 
-/// Where the two sides of a stream are woken: who takes, and who sends.
+/// Wakes the receiver (`arrived`) and the sender (`room`) of a stream.
 #[derive(Debug, Default)]
-struct Told {
+struct Wakers {
     arrived: Notify,
     room: Notify,
 }
 
-impl Told {
-    fn both(&self) {
+impl Wakers {
+    fn wake_both(&self) {
         self.arrived.notify_one();
         self.room.notify_waiters();
     }
@@ -86,89 +86,89 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends everything that waits.
+    /// Closes the channel with a reason and wakes every waiting task.
     fn fail(&self, reason: String) {
         let mut state = self.lock();
-        state.gone.get_or_insert(Gone(reason));
+        state.gone.get_or_insert(ChannelClosed(reason));
         for inbox in state.streams.values() {
-            inbox.told.both();
+            inbox.wakers.wake_both();
         }
         drop(state);
         self.changed.notify_waiters();
     }
 
-    fn hear(&self, frame: Frame) -> Result<(), String> {
+    fn handle(&self, frame: Frame) -> Result<(), String> {
         let mut state = self.lock();
-        if frame.kind == Kind::Hello {
+        if frame.kind == FrameKind::Hello {
             let welcome: Welcome = frame.message().map_err(|error| error.to_string())?;
             if welcome.version != VERSION {
                 let theirs = welcome.version;
-                return Err(format!("the guest speaks version {theirs}, and we speak {VERSION}"));
+                return Err(format!("protocol version {theirs}, expected {VERSION}"));
             }
             state.welcome = Some(welcome);
             drop(state);
             self.changed.notify_waiters();
             return Ok(());
         }
-        // Nobody listens any more, or nobody ever did.
+        // The stream was dropped, or never existed.
         let Some(inbox) = state.streams.get_mut(&frame.stream) else { return Ok(()) };
         match frame.kind {
-            Kind::Data => {
+            FrameKind::Data => {
                 let (port, bytes) = frame.on_port().map_err(|error| error.to_string())?;
-                inbox.take(port, bytes)?;
-                inbox.told.arrived.notify_one();
+                inbox.push(port, bytes)?;
+                inbox.wakers.arrived.notify_one();
             }
-            Kind::Credit => {
+            FrameKind::Credit => {
                 let (port, bytes) = frame.credit().map_err(|error| error.to_string())?;
                 if let Some(credit) = inbox.credit.get_mut(usize::from(port)) {
                     *credit = credit.saturating_add(bytes).min(WINDOW);
-                    inbox.told.room.notify_waiters();
+                    inbox.wakers.room.notify_waiters();
                 }
             }
-            Kind::Done => {
+            FrameKind::Done => {
                 inbox.reply = Some(frame.message().map_err(|error| error.to_string())?);
-                inbox.told.both();
+                inbox.wakers.wake_both();
             }
-            // A guest has no need to say these.
-            Kind::Hello
-            | Kind::Open
-            | Kind::Close
-            | Kind::Cancel
-            | Kind::Call
-            | Kind::Answer
-            | Kind::Event => {}
+            // Guest agents do not send these.
+            FrameKind::Hello
+            | FrameKind::Open
+            | FrameKind::Close
+            | FrameKind::Cancel
+            | FrameKind::Call
+            | FrameKind::Answer
+            | FrameKind::Event => {}
         }
         Ok(())
     }
 }
 
 impl Inbox {
-    fn take(&mut self, port: u8, bytes: &[u8]) -> Result<(), String> {
+    fn push(&mut self, port: u8, bytes: &[u8]) -> Result<(), String> {
         let window = self.windows.get_mut(usize::from(port)).ok_or("data for an unknown port")?;
         if bytes.is_empty() {
             return Ok(());
         }
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        *window = window.checked_sub(size).ok_or("more data than there was room for")?;
+        *window = window.checked_sub(size).ok_or("more data than the window allows")?;
         self.bytes[usize::from(port)].extend(bytes);
         match self.order.back_mut() {
-            // Many small frames take no more room than one large one.
+            // Merged, so that many small frames take no more memory than one large one.
             Some((last, count)) if *last == port => *count += size,
             _ => self.order.push_back((port, size)),
         }
         Ok(())
     }
 
-    fn next(&mut self) -> Option<Piece> {
+    fn pop(&mut self) -> Option<StreamChunk> {
         let (port, count) = self.order.pop_front()?;
         let bytes = self.bytes[usize::from(port)].drain(..count as usize).collect();
         self.windows[usize::from(port)] += count;
-        Some(Piece { port, bytes })
+        Some(StreamChunk { port, bytes })
     }
 }
 
 impl Channel {
-    /// Says hello over a connection, and from then on hears and sends in the background.
+    /// Sends the hello on a connection and starts the background tasks that send and receive.
     pub(crate) fn over<C>(connection: C, hello: &Hello) -> Channel
     where
         C: AsyncRead + AsyncWrite + Send + 'static,
@@ -178,16 +178,16 @@ impl Channel {
         let open = CancellationToken::new();
         let (input, output) = tokio::io::split(connection);
         let mut first = Vec::new();
-        // It is short.
-        let _ = Frame::put_message(&mut first, Kind::Hello, 0, hello);
+        // Fails only for a message above the frame limit; a hello is short.
+        let _ = Frame::put_message(&mut first, FrameKind::Hello, 0, hello);
         let _ = outgoing.send(first);
         tokio::spawn(receive(input, Arc::clone(&shared), open.clone()));
         tokio::spawn(send(output, to_send, Arc::clone(&shared), open.clone()));
         Channel { shared, outgoing, _open: Arc::new(open.drop_guard()) }
     }
 
-    /// Waits for the guest's answer to our hello.
-    pub(crate) async fn welcome(&self) -> Result<Welcome, Gone> {
+    /// Waits for the guest agent's reply to the hello.
+    pub(crate) async fn welcome(&self) -> Result<Welcome, ChannelClosed> {
         let answer = || {
             let state = self.shared.lock();
             let gone = || state.gone.clone().map(Err);
@@ -200,46 +200,46 @@ impl Channel {
         self.shared.lock().gone.is_some()
     }
 
-    /// Waits until the connection ended, and says why. The future does not keep the connection open.
-    pub(crate) fn closed(&self) -> impl Future<Output = Gone> + Send + use<> {
+    /// Waits until the connection ends and returns the reason. The future does not keep the connection open.
+    pub(crate) fn closed(&self) -> impl Future<Output = ChannelClosed> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move { until(&shared.changed, || shared.lock().gone.clone()).await }
     }
 
-    pub(crate) fn open(&self, request: &Request) -> Result<Stream, Gone> {
+    pub(crate) fn open(&self, request: &GuestRequest) -> Result<RequestStream, ChannelClosed> {
         let mut state = self.shared.lock();
         if let Some(gone) = &state.gone {
             return Err(gone.clone());
         }
-        state.last += 1;
-        let id = state.last;
-        let told = Arc::new(Told::default());
+        state.last_id += 1;
+        let id = state.last_id;
+        let wakers = Arc::new(Wakers::default());
         let inbox = Inbox {
             order: VecDeque::new(),
             bytes: Default::default(),
             windows: [0, WINDOW, WINDOW, WINDOW],
             credit: [WINDOW, 0, 0, WINDOW],
             reply: None,
-            told: Arc::clone(&told),
+            wakers: Arc::clone(&wakers),
         };
         state.streams.insert(id, inbox);
         drop(state);
         let mut bytes = Vec::new();
-        if let Err(error) = Frame::put_message(&mut bytes, Kind::Open, id, request) {
+        if let Err(error) = Frame::put_message(&mut bytes, FrameKind::Open, id, request) {
             self.shared.lock().streams.remove(&id);
-            return Err(Gone(error.to_string()));
+            return Err(ChannelClosed(error.to_string()));
         }
         let _ = self.outgoing.send(bytes);
-        Ok(Stream { end: Arc::new(End { channel: self.clone(), id, told }) })
+        Ok(RequestStream { endpoint: Arc::new(Endpoint { channel: self.clone(), id, wakers }) })
     }
 }
 
-/// Waits until a check gives something. It is made now and after each change.
+/// Runs a check now and after each change, until it returns a value.
 pub(crate) async fn until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
     loop {
         let next = changed.notified();
         tokio::pin!(next);
-        // Before the check, so that no change falls between.
+        // Subscribed before the check, so that no change in between is missed.
         next.as_mut().enable();
         if let Some(found) = check() {
             return found;
@@ -250,26 +250,26 @@ pub(crate) async fn until<T>(changed: &Notify, mut check: impl FnMut() -> Option
 
 async fn receive<R: AsyncRead>(input: R, shared: Arc<Shared>, open: CancellationToken) {
     tokio::pin!(input);
-    let mut decoder = Decoder::new();
+    let mut decoder = FrameDecoder::new();
     let mut buffer = vec![0; 64 * 1024];
-    let reason = 'heard: loop {
+    let reason = 'receive: loop {
         let count = tokio::select! {
             () = open.cancelled() => break "closed".to_owned(),
             read = input.read(&mut buffer) => match read {
-                Ok(0) => break "the guest is gone".to_owned(),
+                Ok(0) => break CONNECTION_LOST.to_owned(),
                 Ok(count) => count,
-                Err(error) => break why_broken(&error),
+                Err(error) => break io_failure(&error),
             },
         };
         decoder.push(&buffer[..count]);
         loop {
-            let heard = match decoder.next_frame() {
+            let handled = match decoder.next_frame() {
                 Ok(None) => break,
-                Ok(Some(frame)) => shared.hear(frame),
+                Ok(Some(frame)) => shared.handle(frame),
                 Err(error) => Err(error.to_string()),
             };
-            if let Err(error) = heard {
-                break 'heard format!("the guest sent {error}");
+            if let Err(error) = handled {
+                break 'receive format!("the guest agent sent an invalid frame: {error}");
             }
         }
     };
@@ -277,13 +277,15 @@ async fn receive<R: AsyncRead>(input: R, shared: Arc<Shared>, open: Cancellation
     open.cancel();
 }
 
-fn why_broken(error: &std::io::Error) -> String {
+const CONNECTION_LOST: &str = "lost the connection to the guest agent";
+
+fn io_failure(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-    // How one hears that it went with something left to read.
+    // The peer closed the connection with unread data left.
     if matches!(error.kind(), BrokenPipe | ConnectionReset) {
-        return "the guest is gone".to_owned();
+        return CONNECTION_LOST.to_owned();
     }
-    format!("the channel broke: {error}")
+    format!("the channel to the guest agent failed: {error}")
 }
 
 async fn send<W: AsyncWrite>(
@@ -307,44 +309,44 @@ async fn send<W: AsyncWrite>(
             written = async { output.write_all(&bytes).await?; output.flush().await } => written,
         };
         if let Err(error) = written {
-            shared.fail(why_broken(&error));
+            shared.fail(io_failure(&error));
             break;
         }
     }
     let _ = output.shutdown().await;
 }
 
-/// One request that is under way. Dropped before its reply, it is cancelled.
+/// A request in progress. Dropping it before the reply cancels the request.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    end: Arc<End>,
+pub(crate) struct RequestStream {
+    endpoint: Arc<Endpoint>,
 }
 
-/// Sends on a stream that somebody else listens to.
+/// Sending half of a stream, for one port.
 #[derive(Debug, Clone)]
-pub(crate) struct Sender {
-    end: Arc<End>,
+pub(crate) struct StreamSender {
+    endpoint: Arc<Endpoint>,
     port: u8,
 }
 
 #[derive(Debug)]
-struct End {
+struct Endpoint {
     channel: Channel,
     id: StreamId,
-    told: Arc<Told>,
+    wakers: Arc<Wakers>,
 }
 
-impl Drop for Stream {
+impl Drop for RequestStream {
     fn drop(&mut self) {
-        let inbox = self.end.channel.shared.lock().streams.remove(&self.end.id);
+        let inbox = self.endpoint.channel.shared.lock().streams.remove(&self.endpoint.id);
         if inbox.is_some_and(|inbox| inbox.reply.is_none()) {
             self.cancel();
         }
-        self.end.told.room.notify_waiters();
+        self.endpoint.wakers.room.notify_waiters();
     }
 }
 
-impl End {
+impl Endpoint {
     fn send(&self, put: impl FnOnce(&mut Vec<u8>, StreamId)) {
         let mut bytes = Vec::new();
         put(&mut bytes, self.id);
@@ -352,83 +354,87 @@ impl End {
     }
 }
 
-/// What happens next on a stream.
+/// Next item of a stream.
 #[derive(Debug)]
-pub(crate) enum Next {
-    Piece(Piece),
-    Reply(Reply),
+pub(crate) enum StreamItem {
+    Piece(StreamChunk),
+    Reply(GuestReply),
 }
 
-impl Stream {
+impl RequestStream {
     pub(crate) fn id(&self) -> StreamId {
-        self.end.id
+        self.endpoint.id
     }
 
-    /// The next piece, or after the last one the reply. Can be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Result<Next, Gone> {
+    /// The next chunk, or the reply after the last chunk. Cancel-safe: can be dropped and called again.
+    pub(crate) async fn next(&mut self) -> Result<StreamItem, ChannelClosed> {
         loop {
             {
-                let mut state = self.end.channel.shared.lock();
+                let mut state = self.endpoint.channel.shared.lock();
                 let gone = state.gone.clone();
-                let Some(inbox) = state.streams.get_mut(&self.end.id) else {
-                    return Err(gone.unwrap_or_else(|| Gone("the stream is over".to_owned())));
+                let Some(inbox) = state.streams.get_mut(&self.endpoint.id) else {
+                    return Err(
+                        gone.unwrap_or_else(|| ChannelClosed("the stream has ended".to_owned()))
+                    );
                 };
-                if let Some(piece) = inbox.next() {
+                if let Some(piece) = inbox.pop() {
                     let size = u32::try_from(piece.bytes.len()).unwrap_or(0);
                     drop(state);
-                    self.end.send(|out, id| Frame::put_credit(out, id, piece.port, size));
-                    return Ok(Next::Piece(piece));
+                    self.endpoint.send(|out, id| Frame::put_credit(out, id, piece.port, size));
+                    return Ok(StreamItem::Piece(piece));
                 }
                 if let Some(reply) = inbox.reply.clone() {
-                    return Ok(Next::Reply(reply));
+                    return Ok(StreamItem::Reply(reply));
                 }
                 if let Some(gone) = gone {
                     return Err(gone);
                 }
             }
-            self.end.told.arrived.notified().await;
+            self.endpoint.wakers.arrived.notified().await;
         }
     }
 
-    /// The reply to a request for which nothing else comes.
-    pub(crate) async fn reply(&mut self) -> Result<Reply, Gone> {
+    /// The reply to a request that returns no data.
+    pub(crate) async fn reply(&mut self) -> Result<GuestReply, ChannelClosed> {
         match tokio::time::timeout(PATIENCE, self.next()).await {
-            Ok(Ok(Next::Reply(reply))) => Ok(reply),
-            Ok(Ok(Next::Piece(_))) => Err(Gone("the guest sent what nobody asked for".to_owned())),
+            Ok(Ok(StreamItem::Reply(reply))) => Ok(reply),
+            Ok(Ok(StreamItem::Piece(_))) => {
+                Err(ChannelClosed("the guest agent sent unexpected data".to_owned()))
+            }
             Ok(Err(gone)) => Err(gone),
-            Err(_) => Err(Gone("the guest does not answer".to_owned())),
+            Err(_) => Err(ChannelClosed("the guest agent does not respond".to_owned())),
         }
     }
 
-    /// Asks the guest to give up; the reply still comes.
+    /// Asks the guest agent to cancel the request; it still replies.
     pub(crate) fn cancel(&self) {
-        self.end.send(Frame::put_cancel);
+        self.endpoint.send(Frame::put_cancel);
     }
 
-    /// Sends on port 0.
-    pub(crate) fn sender(&self) -> Sender {
+    /// Sender for the input port.
+    pub(crate) fn sender(&self) -> StreamSender {
         self.sender_on(port::IN)
     }
 
-    pub(crate) fn sender_on(&self, port: u8) -> Sender {
-        Sender { end: Arc::clone(&self.end), port }
+    pub(crate) fn sender_on(&self, port: u8) -> StreamSender {
+        StreamSender { endpoint: Arc::clone(&self.endpoint), port }
     }
 }
 
-impl Sender {
-    /// Sends, as fast as there is room. `false` when the stream is over.
-    pub(crate) async fn send(&self, mut bytes: &[u8]) -> Result<bool, Gone> {
+impl StreamSender {
+    /// Sends bytes as credit allows. Returns `false` when the stream has ended.
+    pub(crate) async fn send(&self, mut bytes: &[u8]) -> Result<bool, ChannelClosed> {
         while !bytes.is_empty() {
-            // Listened for before it is looked, so that nothing is missed.
-            let told = self.end.told.room.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
+            // Subscribed before the check, so that no credit in between is missed.
+            let room_notice = self.endpoint.wakers.room.notified();
+            tokio::pin!(room_notice);
+            room_notice.as_mut().enable();
             let room = {
-                let mut state = self.end.channel.shared.lock();
+                let mut state = self.endpoint.channel.shared.lock();
                 if let Some(gone) = &state.gone {
                     return Err(gone.clone());
                 }
-                match state.streams.get_mut(&self.end.id) {
+                match state.streams.get_mut(&self.endpoint.id) {
                     Some(inbox) if inbox.reply.is_none() => {
                         let credit = &mut inbox.credit[usize::from(self.port)];
                         let room = bytes.len().min(*credit as usize);
@@ -439,18 +445,18 @@ impl Sender {
                 }
             };
             if room == 0 {
-                told.await;
+                room_notice.await;
                 continue;
             }
             let (now, later) = bytes.split_at(room);
-            self.end.send(|out, id| Frame::put_data(out, id, self.port, now));
+            self.endpoint.send(|out, id| Frame::put_data(out, id, self.port, now));
             bytes = later;
         }
         Ok(true)
     }
 
-    /// No more is sent.
+    /// Ends the input on this port.
     pub(crate) fn close(&self) {
-        self.end.send(|out, id| Frame::put_close(out, id, self.port));
+        self.endpoint.send(|out, id| Frame::put_close(out, id, self.port));
     }
 }

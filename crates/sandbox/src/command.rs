@@ -1,4 +1,4 @@
-//! A program to run in a sandbox, and how it ended.
+//! A program to run in a sandbox, and its outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,71 +10,74 @@ use crate::interpreter::Language;
 
 /// A program to run in a sandbox.
 #[derive(Debug, Clone, Default)]
-pub struct Command {
-    pub(crate) run: Run,
+pub struct ProgramCommand {
+    pub(crate) run: CommandKind,
     pub args: Vec<String>,
-    /// Added to the few variables that every program has.
+    /// Variables added to the sandbox's default environment.
     pub env: BTreeMap<String, String>,
     pub cwd: Option<String>,
-    /// Whether input will be given to it.
+    /// Whether standard input will be sent.
     pub stdin: bool,
-    /// Another limit than the sandbox's own; never a wider one.
+    /// Time limit that replaces the sandbox's limit if it is shorter.
     pub wall: Option<Duration>,
-    /// It may talk to the host.
+    /// Whether the program may exchange messages with the host.
     pub(crate) talk: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Run {
+pub(crate) enum CommandKind {
     Program(String),
-    /// The code that is put at the language's usual place.
+    /// Code at [`Language::code_path`].
     Code(Language),
-    /// Code at another place.
+    /// Code at another path.
     Script(Language, String),
 }
 
-impl Default for Run {
-    fn default() -> Run {
-        Run::Program("/bin/sh".to_owned())
+impl Default for CommandKind {
+    fn default() -> CommandKind {
+        CommandKind::Program("/bin/sh".to_owned())
     }
 }
 
-impl Command {
-    /// A program, by its path or by a name that is looked for in the usual folders.
-    pub fn new(program: impl Into<String>) -> Command {
-        Command { run: Run::Program(program.into()), ..Command::default() }
+impl ProgramCommand {
+    /// A program, given by its path or by a name that is looked up in `PATH`.
+    pub fn new(program: impl Into<String>) -> ProgramCommand {
+        ProgramCommand { run: CommandKind::Program(program.into()), ..ProgramCommand::default() }
     }
 
-    /// Code that is in the sandbox already, by the interpreter of its language.
-    pub fn script(language: Language, path: impl Into<String>) -> Command {
-        Command { run: Run::Script(language, path.into()), ..Command::default() }
+    /// A script file in the sandbox, run by the interpreter of its language.
+    pub fn script(language: Language, path: impl Into<String>) -> ProgramCommand {
+        ProgramCommand {
+            run: CommandKind::Script(language, path.into()),
+            ..ProgramCommand::default()
+        }
     }
 
-    pub(crate) fn code(language: Language) -> Command {
-        Command { run: Run::Code(language), ..Command::default() }
+    pub(crate) fn code(language: Language) -> ProgramCommand {
+        ProgramCommand { run: CommandKind::Code(language), ..ProgramCommand::default() }
     }
 
-    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Command {
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> ProgramCommand {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Command {
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> ProgramCommand {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    pub fn cwd(mut self, folder: impl Into<String>) -> Command {
+    pub fn cwd(mut self, folder: impl Into<String>) -> ProgramCommand {
         self.cwd = Some(folder.into());
         self
     }
 
-    pub fn stdin(mut self, given: bool) -> Command {
+    pub fn stdin(mut self, given: bool) -> ProgramCommand {
         self.stdin = given;
         self
     }
 
-    pub fn wall(mut self, wall: Duration) -> Command {
+    pub fn wall(mut self, wall: Duration) -> ProgramCommand {
         self.wall = Some(wall);
         self
     }
@@ -82,29 +85,28 @@ impl Command {
 
 /// How a program ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
+pub struct ProgramOutcome {
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub timed_out: bool,
-    /// Something in the sandbox was ended for want of memory meanwhile: the program itself, if it was
-    /// ended by signal 9, or one that it started.
+    /// A process in the sandbox was killed because memory ran out: the program itself if `signal` is 9, or a process
+    /// that it started.
     pub out_of_memory: bool,
-    /// It wrote more than was allowed, and the rest was thrown away.
+    /// The output exceeded the limit and was truncated.
     pub output_cut: bool,
-    /// No room for files was left at its end.
+    /// The disk was full when the program ended.
     pub disk_full: bool,
     #[serde(rename = "duration_ms", with = "millis")]
     #[schemars(with = "f64")]
     pub duration: Duration,
-    /// The most memory that was in use in the sandbox; of the largest process alone where nobody
-    /// keeps an account of the whole.
+    /// Peak memory use of the sandbox; of its largest process where the total is not measured.
     #[serde(rename = "peak_memory_bytes")]
     pub peak_memory: u64,
-    /// It ran in an interpreter that was waiting for it.
+    /// The program ran in a pre-started interpreter.
     pub warm: bool,
 }
 
-/// Milliseconds, with the three places that were measured.
+/// Milliseconds with three decimal places, as durations are measured in microseconds.
 fn in_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -129,8 +131,8 @@ mod millis {
     }
 }
 
-impl Outcome {
-    /// How long it took, in milliseconds.
+impl ProgramOutcome {
+    /// Duration in milliseconds.
     pub fn duration_ms(&self) -> f64 {
         in_millis(self.duration)
     }
@@ -139,7 +141,7 @@ impl Outcome {
         self.exit_code == Some(0) && !self.timed_out
     }
 
-    /// What a shell would call its end: its exit code, or 128 and the signal.
+    /// Exit status as a shell reports it: the exit code, or 128 plus the signal.
     pub fn status(&self) -> i32 {
         match (self.exit_code, self.signal) {
             (Some(code), _) => code,
@@ -149,9 +151,9 @@ impl Outcome {
     }
 }
 
-/// Where something was written.
+/// Output stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum ProgramStream {
     Stdout,
     Stderr,
 }

@@ -1,41 +1,41 @@
-//! Why a sandbox could not do something.
+//! Errors of sandboxes.
 
 use assize_config::Isolation;
-use assize_protocol::{Cause, Failure as GuestFailure};
+use assize_protocol::{GuestFailure, GuestFailureCause};
 use assize_types::{Failure, FailureKind};
 
-use crate::channel::Gone;
+use crate::channel::ChannelClosed;
 use crate::interpreter::Language;
 
-/// A sandbox that failed, or refused.
+/// Error of a sandbox operation.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SandboxError {
-    /// This machine has no such sandbox, and why.
-    #[error("no {isolation} sandbox can be made here: {reason}")]
+    /// The backend is unavailable on this machine.
+    #[error("{isolation} sandboxes are unavailable: {reason}")]
     Unavailable { isolation: Isolation, reason: String, hint: Option<String> },
-    #[error("the {isolation} sandbox cannot do this: {reason}")]
+    #[error("unsupported by the {isolation} sandbox: {reason}")]
     Unsupported { isolation: Isolation, reason: String, hint: Option<&'static str> },
-    #[error("the limits of the sandbox make no sense: {0}")]
+    #[error("invalid sandbox limits: {0}")]
     Limits(String),
-    #[error("`{0}` is no name for a sandbox")]
+    #[error("invalid sandbox name `{0}`")]
     Name(String),
-    #[error("there is no sandbox `{0}`")]
+    #[error("sandbox `{0}` not found")]
     NotFound(String),
-    #[error("the sandbox `{0}` is there already, and is another one than was asked for")]
+    #[error("sandbox `{0}` already exists with a different image, layers, limits or isolation")]
     Different(String),
-    #[error("there is no {0} interpreter in the {1} sandbox")]
+    #[error("no {0} interpreter in the {1} sandbox")]
     NoInterpreter(Language, Isolation),
-    /// What was asked for cannot be done inside, by the guest's own word.
+    /// The guest agent rejected the request.
     #[error("{}", .0.message)]
     Refused(GuestFailure),
-    /// Work inside asked the host for what it may not have, and was ended.
-    #[error("what ran in the sandbox was ended, as it sent {0}")]
+    /// A program violated the protocol for messages to the host and was killed.
+    #[error("the program in the sandbox was killed for a protocol violation: {0}")]
     Overstepped(String),
-    /// A program went on after it was cancelled, and was killed.
+    /// A program kept running after it was cancelled and was killed.
     #[error("the program did not end within {} s of its cancellation and was killed", .0.as_secs_f64())]
     IgnoredCancellation(std::time::Duration),
-    /// The sandbox itself broke: no fault of what ran in it.
-    #[error("the sandbox broke: {0}")]
+    /// The sandbox itself failed, independently of the program in it.
+    #[error("the sandbox failed: {0}")]
     Broke(String),
     #[error("{what} failed: {reason}")]
     Failed { what: String, reason: String },
@@ -46,7 +46,7 @@ impl SandboxError {
         SandboxError::Failed { what: what.into(), reason: reason.to_string() }
     }
 
-    /// What the user can do about it.
+    /// Hint for the user, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             SandboxError::Unavailable { hint, .. } => hint.as_deref(),
@@ -65,7 +65,7 @@ impl SandboxError {
                      `sandbox.node`"
                 }
             }),
-            SandboxError::NotFound(_) => Some("`assize sandbox ls` shows those there are"),
+            SandboxError::NotFound(_) => Some("list the sandboxes with `assize sandbox ls`"),
             SandboxError::Name(_) => Some(
                 "use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`",
             ),
@@ -73,13 +73,13 @@ impl SandboxError {
         }
     }
 
-    /// Whether the same may work when it is tried again in a new sandbox.
+    /// Whether a retry in a new sandbox may succeed.
     pub fn is_infrastructure(&self) -> bool {
         matches!(self, SandboxError::Broke(_) | SandboxError::Failed { .. })
     }
 
-    /// Why the guest refused, if it did.
-    pub fn cause(&self) -> Option<Cause> {
+    /// The guest agent's cause, if it rejected the request.
+    pub fn cause(&self) -> Option<GuestFailureCause> {
         match self {
             SandboxError::Refused(failure) => Some(failure.cause),
             _ => None,
@@ -87,8 +87,8 @@ impl SandboxError {
     }
 }
 
-impl From<Gone> for SandboxError {
-    fn from(gone: Gone) -> SandboxError {
+impl From<ChannelClosed> for SandboxError {
+    fn from(gone: ChannelClosed) -> SandboxError {
         SandboxError::Broke(gone.0)
     }
 }

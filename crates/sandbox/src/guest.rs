@@ -1,4 +1,4 @@
-//! The guest program, as it is embedded, and as a file that can be started.
+//! The embedded guest agent binary, and the same binary as an executable in-memory file.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -11,28 +11,28 @@ use rustix::fs::MemfdFlags;
 use crate::error::SandboxError;
 use crate::memfd::{memory_file, seal};
 
-/// The program itself.
+/// The guest agent binary.
 pub(crate) const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-guest"));
 
-/// The program as a file in memory, which no one can change any more.
+/// The guest agent binary in a sealed (immutable) in-memory file.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestFile(Arc<File>);
 
 impl GuestFile {
-    /// One for the whole process: it takes as long to write as a jail takes to build.
+    /// Returns the file, created once per process: writing it takes as long as building a jail.
     pub(crate) fn get() -> Result<GuestFile, SandboxError> {
         static FILE: OnceLock<GuestFile> = OnceLock::new();
         if let Some(file) = FILE.get() {
             return Ok(file.clone());
         }
-        let file =
-            GuestFile::write().map_err(|error| SandboxError::failed("writing the guest", error))?;
+        let file = GuestFile::write()
+            .map_err(|error| SandboxError::failed("writing the guest agent", error))?;
         Ok(FILE.get_or_init(|| file).clone())
     }
 
     fn write() -> std::io::Result<GuestFile> {
         if PROGRAM.is_empty() {
-            return Err(std::io::Error::other("this assize was built without its guest"));
+            return Err(std::io::Error::other("this assize was built without the guest agent"));
         }
         let mut file = memory_file("assize-guest", MemfdFlags::EXEC)?;
         file.write_all(PROGRAM)?;
@@ -41,7 +41,7 @@ impl GuestFile {
         Ok(GuestFile(Arc::new(file)))
     }
 
-    /// Its path, for a child of this process.
+    /// Path that a child of this process can execute.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }

@@ -1,96 +1,96 @@
-//! Files that code left in a sandbox, to be taken out. They are hostile: names, kinds, sizes, numbers.
+//! Collects the files that a program left in a sandbox. Their names, kinds, sizes and number are untrusted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
-use assize_protocol::{Entry, EntryKind};
+use assize_protocol::{FolderEntry, FolderEntryKind};
 use assize_types::text::is_invisible;
 
 use crate::error::SandboxError;
 use crate::sandbox::Sandbox;
 
-/// The most files that are taken out at once, and the deepest folder.
-const MOST_FILES: usize = 1000;
-const DEEPEST: usize = 16;
-const MOST_FOLDERS: usize = 1000;
+/// Limits on the number of collected files, on the nesting of folders, and on the number of folders searched.
+const MAX_FILES: usize = 1000;
+const MAX_DEPTH: usize = 16;
+const MAX_FOLDERS: usize = 1000;
 
-/// What programs leave in their home without a thought, and nobody wants.
+/// Folders that programs create in their home as a side effect; skipped silently.
 const IGNORED: [&str; 4] = [".cache", ".config", ".local", ".npm"];
 
-/// How long it may take to look for them.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Time limit of the search.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most that is told of what was left.
-const MOST_LEFT: usize = 100;
+/// Maximum number of skipped files that are listed.
+const MAX_SKIPPED_LISTED: usize = 100;
 
-/// What was taken out of a sandbox, and what was left in it and why.
+/// Files collected from a sandbox, and the files that were skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Harvest {
-    /// By their names below the folder that was asked for: plain, relative, without `..` or `\\`.
+pub struct CollectedFiles {
+    /// Contents by path relative to the collected folder: plain names, without `..` or `\\`.
     pub files: Vec<(String, Vec<u8>)>,
-    left: Vec<String>,
-    /// What was left besides, and is not told one by one.
-    more: usize,
+    skipped: Vec<String>,
+    /// Number of skipped files that are not listed.
+    unlisted: usize,
 }
 
-impl From<Vec<(String, Vec<u8>)>> for Harvest {
-    fn from(files: Vec<(String, Vec<u8>)>) -> Harvest {
-        Harvest { files, ..Harvest::default() }
+impl From<Vec<(String, Vec<u8>)>> for CollectedFiles {
+    fn from(files: Vec<(String, Vec<u8>)>) -> CollectedFiles {
+        CollectedFiles { files, ..CollectedFiles::default() }
     }
 }
 
-impl Harvest {
-    /// Notes that something was left.
+impl CollectedFiles {
+    /// Records that a file was skipped, and why.
     pub fn leave(&mut self, name: &str, why: impl std::fmt::Display) {
-        if self.left.len() < MOST_LEFT {
-            // A name is no message of ours.
-            let line = format!("`{name}` was not taken: {why}");
+        if self.skipped.len() < MAX_SKIPPED_LISTED {
+            // The name is untrusted and may contain terminal control codes.
+            let line = format!("`{name}` was not copied: {why}");
             let line = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-            self.left.push(line.collect());
+            self.skipped.push(line.collect());
         } else {
-            self.more += 1;
+            self.unlisted += 1;
         }
     }
 
-    /// What was left and why, in a bounded number of lines.
+    /// One line for each skipped file with the reason, at most 101 lines.
     pub fn left(&self) -> Vec<String> {
-        let more = (self.more > 0).then(|| format!("{} more were not taken", self.more));
-        self.left.iter().cloned().chain(more).collect()
+        let more = (self.unlisted > 0).then(|| format!("{} more were not copied", self.unlisted));
+        self.skipped.iter().cloned().chain(more).collect()
     }
 }
 
 impl Sandbox {
-    /// Takes the plain files of a folder, but for those named in `except`, as much as its disk could
-    /// hold. What cannot be taken is left: it says nothing about the code.
+    /// Collects the regular files of a folder except those in `except`, up to the size of the sandbox's disk. Files
+    /// that cannot be collected are skipped and not an error.
     pub async fn harvest(
         &self,
         from: &str,
         except: &BTreeSet<String>,
-    ) -> Result<Harvest, SandboxError> {
-        let mut harvest = Harvest::default();
+    ) -> Result<CollectedFiles, SandboxError> {
+        let mut harvest = CollectedFiles::default();
         self.harvest_into(&mut harvest, from, except, u64::MAX).await?;
         Ok(harvest)
     }
 
-    /// Takes files as [`Sandbox::harvest`] does, at most so many bytes of them. When the sandbox is gone, the files
-    /// that were read before are kept, and a line says why the others were not taken.
+    /// Like [`Sandbox::harvest`], up to `bytes` bytes. If the sandbox ends meanwhile, the files read so far are
+    /// returned, and the folder is listed as skipped with the error.
     pub async fn harvest_at_most(
         &self,
         from: &str,
         except: &BTreeSet<String>,
         bytes: u64,
-    ) -> Harvest {
-        let mut harvest = Harvest::default();
+    ) -> CollectedFiles {
+        let mut harvest = CollectedFiles::default();
         if let Err(error) = self.harvest_into(&mut harvest, from, except, bytes).await {
-            harvest.leave(from, format!("its files cannot be read: {error}"));
+            harvest.leave(from, format!("cannot read its files: {error}"));
         }
         harvest
     }
 
     async fn harvest_into(
         &self,
-        harvest: &mut Harvest,
+        harvest: &mut CollectedFiles,
         from: &str,
         except: &BTreeSet<String>,
         bytes: u64,
@@ -100,11 +100,10 @@ impl Sandbox {
         let begun = Instant::now();
         let mut seen = 0;
         while let Some(below) = folders.pop_front() {
-            // What still runs in there could make folders for ever.
+            // A program that still runs could create folders without end.
             seen += 1;
-            if seen > MOST_FOLDERS || begun.elapsed() > LONGEST {
-                harvest
-                    .leave(&below, "there are too many folders, and others were not taken either");
+            if seen > MAX_FOLDERS || begun.elapsed() > TIMEOUT {
+                harvest.leave(&below, "too many folders; the remaining ones were skipped too");
                 break;
             }
             let entries = match self.list(&join(from, &below)).await {
@@ -120,9 +119,9 @@ impl Sandbox {
                 if except.contains(&name) || below.is_empty() && IGNORED.contains(&&*entry.name) {
                     continue;
                 }
-                match verdict(&entry, &name, room, harvest.files.len()) {
+                match check(&entry, &name, room, harvest.files.len()) {
                     Err(why) => harvest.leave(&name, why),
-                    Ok(()) if entry.kind == EntryKind::Folder => folders.push_back(name),
+                    Ok(()) if entry.kind == FolderEntryKind::Folder => folders.push_back(name),
                     Ok(()) => match self.read(&join(from, &name), room).await {
                         Ok(bytes) => {
                             room -= bytes.len() as u64;
@@ -143,29 +142,29 @@ fn join(folder: &str, name: &str) -> String {
     if name.is_empty() { folder.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Whether something may be taken, and why not.
-fn verdict(entry: &Entry, name: &str, left: u64, count: usize) -> Result<(), String> {
+/// Checks whether an entry may be collected; the error is the reason why not.
+fn check(entry: &FolderEntry, name: &str, room: u64, count: usize) -> Result<(), String> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if entry.name.starts_with('.') {
-        // Settings of shells, editors and version control, which nobody looks at before they act.
+        // Configuration of shells, editors and version control, which takes effect without being looked at.
         return Err("its name begins with a dot".to_owned());
     }
-    let sound = |c: char| !c.is_control() && !is_invisible(c) && c != char::REPLACEMENT_CHARACTER;
-    // A shell would take these for something else.
-    let taken_for_other = entry.name.starts_with(['-', '~']) || entry.name.contains(['/', '\\']);
-    if !plain || taken_for_other || !entry.name.chars().all(sound) {
-        return Err("its name is not sound".to_owned());
+    let visible = |c: char| !c.is_control() && !is_invisible(c) && c != char::REPLACEMENT_CHARACTER;
+    // A shell or program would take these names for options, home folders or paths.
+    let ambiguous = entry.name.starts_with(['-', '~']) || entry.name.contains(['/', '\\']);
+    if !plain || ambiguous || !entry.name.chars().all(visible) {
+        return Err("its name is unsafe".to_owned());
     }
     match entry.kind {
-        EntryKind::Folder if name.matches('/').count() >= DEEPEST => {
-            Err("it is in too many folders".to_owned())
+        FolderEntryKind::Folder if name.matches('/').count() >= MAX_DEPTH => {
+            Err("it is nested too deeply".to_owned())
         }
-        EntryKind::Folder => Ok(()),
-        EntryKind::File if count >= MOST_FILES => Err(format!("{MOST_FILES} files are enough")),
-        EntryKind::File if entry.size > left => Err("it is too large".to_owned()),
-        EntryKind::File => Ok(()),
-        EntryKind::Link => Err("it is a link".to_owned()),
-        EntryKind::Other => Err("it is no plain file".to_owned()),
+        FolderEntryKind::Folder => Ok(()),
+        FolderEntryKind::File if count >= MAX_FILES => Err(format!("more than {MAX_FILES} files")),
+        FolderEntryKind::File if entry.size > room => Err("it is too large".to_owned()),
+        FolderEntryKind::File => Ok(()),
+        FolderEntryKind::Link => Err("it is a symbolic link".to_owned()),
+        FolderEntryKind::Other => Err("it is not a regular file".to_owned()),
     }
 }
 
@@ -174,21 +173,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sound_plain_files_are_taken() {
-        let entry = |name: &str, kind| Entry { name: name.to_owned(), kind, size: 10, mode: 0o644 };
-        let check = |name: &str, kind| verdict(&entry(name, kind), name, 100, 0);
-        assert!(check("plot.png", EntryKind::File).is_ok());
+    fn only_regular_files_with_safe_names_are_collected() {
+        let entry =
+            |name: &str, kind| FolderEntry { name: name.to_owned(), kind, size: 10, mode: 0o644 };
+        let checked = |name: &str, kind| check(&entry(name, kind), name, 100, 0);
+        assert!(checked("plot.png", FolderEntryKind::File).is_ok());
         let wrong =
             ["..", ".bashrc", "a\\b", "a\nb", "\u{fffd}x", "\u{1b}[2J", "-rf", "~", "a\u{202e}b"];
         let invisible =
             ["plot\u{200b}.png", "\u{feff}plot.png", "plo\u{ad}t.png", "plot\u{e0041}.png"];
         for name in wrong.into_iter().chain(invisible) {
-            assert!(check(name, EntryKind::File).is_err(), "{name:?}");
+            assert!(checked(name, FolderEntryKind::File).is_err(), "{name:?}");
         }
-        assert!(check("link", EntryKind::Link).is_err());
-        assert!(verdict(&entry("big", EntryKind::File), "big", 9, 0).is_err());
-        assert!(verdict(&entry("many", EntryKind::File), "many", 100, MOST_FILES).is_err());
-        let deep = "a/".repeat(DEEPEST) + "b";
-        assert!(verdict(&entry("b", EntryKind::Folder), &deep, 100, 0).is_err());
+        assert!(checked("link", FolderEntryKind::Link).is_err());
+        assert!(check(&entry("big", FolderEntryKind::File), "big", 9, 0).is_err());
+        assert!(check(&entry("many", FolderEntryKind::File), "many", 100, MAX_FILES).is_err());
+        let deep = "a/".repeat(MAX_DEPTH) + "b";
+        assert!(check(&entry("b", FolderEntryKind::Folder), &deep, 100, 0).is_err());
     }
 }

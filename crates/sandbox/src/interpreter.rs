@@ -1,4 +1,4 @@
-//! The interpreters that code can be written for, and where they are on this machine.
+//! Supported languages, and their interpreters on this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr};
 
-/// What code can be written in.
+/// Language of code that a sandbox runs.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -31,7 +31,7 @@ impl Language {
         self.into()
     }
 
-    /// By the ending of a file's name.
+    /// Language of a file, by its extension.
     pub fn of_file(path: &Path) -> Option<Language> {
         match path.extension()?.to_str()? {
             "py" => Some(Language::Python),
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// Where code under trial is put in a sandbox. A program can neither change, replace nor delete it.
+    /// Path of the code to run in a sandbox. The program cannot change, replace or delete this file.
     pub fn code_path(self) -> &'static str {
         let [python, bash, javascript] = assize_protocol::CODE;
         match self {
@@ -51,7 +51,7 @@ impl Language {
         }
     }
 
-    /// The names under which its interpreter is found, the usual one first.
+    /// Program names of the interpreter, the usual one first.
     pub fn programs(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["python3", "python"],
@@ -60,8 +60,7 @@ impl Language {
         }
     }
 
-    /// What the interpreter is told before the file. For Python: no folder of the user's own
-    /// packages, and no compiled files left beside the code.
+    /// Interpreter arguments before the file. For Python: no user site-packages, no compiled files next to the code.
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["-s", "-B"],
@@ -80,26 +79,26 @@ impl fmt::Display for Language {
     }
 }
 
-/// An interpreter on this machine, and all that it needs to run elsewhere.
+/// An interpreter on this machine, with the files that it needs in a jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     pub language: Language,
     pub program: PathBuf,
-    /// Folders and files it needs besides the system's own.
+    /// Folders and files that it needs in addition to the system folders.
     pub pieces: Vec<PathBuf>,
-    /// Links on the way from the program to the file that is run, each with its target.
+    /// Symlinks between the program's path and the real file, each with its target.
     pub links: Vec<(PathBuf, PathBuf)>,
 }
 
-/// The folders of the system that every jail sees anyway.
+/// System folders that every jail mounts.
 pub(crate) const SYSTEM: [&str; 7] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 impl Interpreter {
-    /// Looks for one along a search path, or takes the program that is named.
+    /// Finds an interpreter in the folders of `search`, or uses the program `named`.
     ///
     /// # Errors
-    /// When there is none, and where it was looked for.
+    /// When there is none, with where it was searched.
     pub fn find(
         language: Language,
         named: Option<&Path>,
@@ -133,7 +132,7 @@ impl Interpreter {
         let real =
             program.canonicalize().map_err(|error| format!("`{}`: {error}", program.display()))?;
         let mut pieces = Vec::new();
-        // A virtual environment is seen by where the link is, its interpreter by where it leads.
+        // A virtual environment is recognized at the symlink; its interpreter is at the symlink's target.
         let environment = program.parent().and_then(Path::parent);
         if environment.is_some_and(|folder| folder.join("pyvenv.cfg").is_file()) {
             pieces.extend(pieces_of(&program));
@@ -144,7 +143,7 @@ impl Interpreter {
         Ok(Interpreter::of(language, program, pieces))
     }
 
-    /// A program with these pieces, but for those that belong to the system.
+    /// An interpreter with these files, without those below [`SYSTEM`].
     pub(crate) fn of(
         language: Language,
         program: PathBuf,
@@ -158,10 +157,9 @@ impl Interpreter {
     }
 }
 
-/// What an installed program is made of: itself, and the libraries beside it. Never all that is
-/// around it, which may be somebody's home.
+/// A program and the libraries next to it. Never its whole parent folder, which may be a home folder.
 pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
-    // Everything in such a store refers to everything else in it.
+    // Packages in these stores refer to each other, so the whole store is needed.
     for store in ["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"] {
         if program.starts_with(store) {
             return vec![store.into()];
@@ -169,16 +167,16 @@ pub(crate) fn pieces_of(program: &Path) -> Vec<PathBuf> {
     }
     let home = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
     let Some(home) = home else { return vec![program.to_owned()] };
-    // A folder of programs that has no libraries beside it is just a folder.
+    // Without libraries next to it, `bin` is not an installation: only the program itself is needed.
     let parts = ["lib", "lib64", "libexec", "pyvenv.cfg"].map(|name| home.join(name));
     let mut pieces: Vec<PathBuf> = parts.into_iter().filter(|part| part.exists()).collect();
     pieces.push(if pieces.is_empty() { program.to_owned() } else { home.join("bin") });
     pieces
 }
 
-/// The links that are followed from a full path to the file behind it, also those to folders on the way.
+/// Symlinks followed when an absolute path is resolved, including symlinked parent folders.
 pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
-    const MOST_LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let reversed = |path: &Path| -> Vec<OsString> {
         path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
     };
@@ -190,10 +188,10 @@ pub(crate) fn links_to(path: &Path) -> Vec<(PathBuf, PathBuf)> {
             at.pop();
             continue;
         }
-        // A full path, as the target of a link may be, starts again from the root.
+        // If the target of a symlink is absolute, its first component resets the path to the root.
         let next = at.join(part);
         match std::fs::read_link(&next) {
-            Ok(to) if links.len() < MOST_LINKS => {
+            Ok(to) if links.len() < MAX_LINKS => {
                 rest.extend(reversed(&to));
                 links.push((next, to));
             }
@@ -218,22 +216,22 @@ pub(crate) fn is_script(path: &Path) -> bool {
         && &start == b"#!"
 }
 
-/// The program that a script starts in its place, as version managers do: it is asked itself.
+/// The interpreter behind a wrapper script, such as a version manager's shim. Runs the script to find out.
 fn behind_script(language: Language, script: &Path) -> Result<PathBuf, String> {
-    let ask: &[&str] = match language {
+    let print_path: &[&str] = match language {
         Language::Python => &["-I", "-c", "import sys; print(sys.executable)"],
         Language::JavaScript => &["-p", "process.execPath"],
         Language::Bash => return Ok(script.to_owned()),
     };
-    let silent = || format!("`{}` does not say which interpreter it starts", script.display());
+    let unknown = || format!("cannot tell which interpreter `{}` starts", script.display());
     let output = Command::new(script)
-        .args(ask)
+        .args(print_path)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
-        .map_err(|error| format!("`{}` cannot be started: {error}", script.display()))?;
-    let path = PathBuf::from(String::from_utf8(output.stdout).map_err(|_| silent())?.trim_end());
-    if output.status.success() && is_program(&path) { Ok(path) } else { Err(silent()) }
+        .map_err(|error| format!("cannot start `{}`: {error}", script.display()))?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).map_err(|_| unknown())?.trim_end());
+    if output.status.success() && is_program(&path) { Ok(path) } else { Err(unknown()) }
 }
 
 #[cfg(test)]
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn interpreters_are_found_wherever_they_are() {
+    fn interpreter_is_found_in_installations_venvs_and_shims() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let own = root.join("versions/3.11.7/bin/python3");
@@ -263,7 +261,7 @@ mod tests {
         let plain = find(own.parent().unwrap()).unwrap();
         assert_eq!(plain.pieces, installed);
 
-        // A virtual environment brings the one it was made from.
+        // A virtual environment includes the installation that it was created from.
         let link = root.join("project/.venv/bin/python3");
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
@@ -273,18 +271,18 @@ mod tests {
         let made = parts("project/.venv", &["bin", "pyvenv.cfg"]);
         assert_eq!(environment.pieces, [made, installed].concat());
 
-        // A program in somebody's home brings nothing else of it.
+        // A program in a home folder includes no other files of it.
         let alone = root.join("alice/bin/python3");
         program(&alone, "\x7fELF");
         std::fs::create_dir_all(root.join("alice/.ssh")).unwrap();
         assert_eq!(find(alone.parent().unwrap()).unwrap().pieces, [alone]);
 
-        // A version manager's script is asked.
+        // A version manager's shim is run to find the interpreter.
         let shim = root.join("shims/python3");
         program(&shim, &format!("#!/bin/sh\necho {}\n", own.display()));
         assert_eq!(find(shim.parent().unwrap()).unwrap().program, own);
         program(&shim, "#!/bin/sh\nexit 1\n");
-        assert!(find(shim.parent().unwrap()).unwrap_err().contains("does not say"));
+        assert!(find(shim.parent().unwrap()).unwrap_err().contains("cannot tell which"));
 
         assert!(find(Path::new("/nonexistent")).unwrap_err().contains("no `python3` in PATH"));
         let bash = Interpreter::find(Language::Bash, Some(Path::new("/bin/bash")), None).unwrap();

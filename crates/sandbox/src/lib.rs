@@ -1,8 +1,8 @@
-//! Sandboxes: where code that nobody trusts is run.
+//! Sandboxes for running untrusted code.
 //!
-//! A [`Backend`] builds walls and puts the guest behind them; everything else is the same for all of
-//! them and speaks to the guest alone: [`Sandbox`] runs programs and moves files. The [`Manager`] knows
-//! all sandboxes of the machine, and a [`Pool`] has some waiting.
+//! A [`Backend`] (jail, Docker, microVM) starts the guest agent in isolation. Everything else is the same for all
+//! backends and talks only to the guest agent: [`Sandbox`] runs programs and transfers files. The [`SandboxManager`]
+//! tracks all sandboxes of this machine, and a [`SandboxPool`] keeps idle sandboxes ready.
 
 mod backend;
 mod cgroup;
@@ -31,19 +31,19 @@ mod warm;
 mod words;
 mod work;
 
-pub use assize_protocol::{Cause, Entry, EntryKind};
-pub use backend::{Backend, Enforcement, Identity, Started};
-pub use choice::{RunPool, Sandboxes, SharedBackends};
-pub use command::{Command, Outcome, Output};
+pub use assize_protocol::{FolderEntry, FolderEntryKind, GuestFailureCause};
+pub use backend::{Backend, Enforcement, SandboxIdentity, StartedSandbox};
+pub use choice::{RunPool, SandboxFactory, SharedBackends};
+pub use command::{ProgramCommand, ProgramOutcome, ProgramStream};
 pub use error::SandboxError;
-pub use harvest::Harvest;
+pub use harvest::CollectedFiles;
 pub use interpreter::{Interpreter, Language};
-pub use manager::{Manager, TIME_TO_LIVE};
-pub use pool::{Pool, PoolMetrics, PoolOptions};
-pub use registry::{Key, Record};
-pub use sandbox::{Event, Finished, Running, Sandbox, Stdin, WORKSPACE};
+pub use manager::{SandboxManager, TIME_TO_LIVE};
+pub use pool::{PoolMetrics, PoolOptions, SandboxPool};
+pub use registry::{SandboxKey, SandboxRecord};
+pub use sandbox::{FinishedProgram, ProgramEvent, ProgramHandle, ProgramStdin, Sandbox, WORKSPACE};
 pub use settings::RunSettings;
-pub use spec::{LAYERS, Layer, Spec};
+pub use spec::{LAYERS, SandboxLayer, SandboxSpec};
 pub use venv::VirtualEnvironment;
 pub use warm::WarmPools;
-pub use work::{Answers, KILL_AFTER, Work};
+pub use work::{HostCallHandler, HostCallLimits, KILL_AFTER};

@@ -1,5 +1,5 @@
-//! The manager: makes sandboxes, knows those that have a name, whoever made them, and sees to it that
-//! none outlives its time or its maker.
+//! Sandbox manager: creates sandboxes, finds named sandboxes of all processes of this user, and ends a sandbox when
+//! its lifetime is over or the process that created it dies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -14,27 +14,29 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, Identity};
+use crate::backend::{Backend, SandboxIdentity};
 use crate::error::SandboxError;
-use crate::pool::{Pool, PoolCounters, PoolOptions};
-use crate::registry::{Gone, Key, Record, Registry, ShortPath, unix_seconds};
+use crate::pool::{PoolCounters, PoolOptions, SandboxPool};
+use crate::registry::{
+    DeadOwner, SandboxKey, SandboxRecord, SandboxRegistry, ShortSocketPath, unix_seconds,
+};
 use crate::sandbox::Sandbox;
-use crate::spec::Spec;
-use crate::visit::{self, Host};
+use crate::spec::SandboxSpec;
+use crate::visit::{self, SandboxOwner};
 
-/// How long a named sandbox lives if its spec does not say.
+/// Default lifetime of a named sandbox.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
-/// Makes sandboxes in one backend, in the name of this process.
+/// Creates sandboxes of one backend, registered under this process.
 #[derive(Debug)]
-pub(crate) struct Maker {
+pub(crate) struct SandboxCreator {
     backend: Arc<dyn Backend>,
-    registry: Arc<Registry>,
+    registry: Arc<SandboxRegistry>,
     count: Arc<AtomicU64>,
 }
 
-impl Maker {
-    pub(crate) async fn make(&self, spec: Spec) -> Result<Sandbox, SandboxError> {
+impl SandboxCreator {
+    pub(crate) async fn make(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.registry.note_use(self.backend.isolation())?;
         let id = self.next_id();
         self.make_as(&id, spec).await
@@ -48,15 +50,16 @@ impl Maker {
         self.count.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
-    async fn make_as(&self, id: &str, spec: Spec) -> Result<Sandbox, SandboxError> {
-        let identity = Identity { maker: self.registry.maker().to_owned(), id: id.to_owned() };
+    async fn make_as(&self, id: &str, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
+        let identity =
+            SandboxIdentity { maker: self.registry.maker().to_owned(), id: id.to_owned() };
         Sandbox::start(Arc::clone(&self.backend), &identity, spec).await
     }
 }
 
-/// The sandboxes of this machine, as this process sees them.
+/// Manager of the sandboxes of this machine.
 #[derive(Debug)]
-pub struct Manager {
+pub struct SandboxManager {
     shared: Arc<Shared>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -64,14 +67,14 @@ pub struct Manager {
 
 #[derive(Debug)]
 struct Shared {
-    maker: Arc<Maker>,
+    maker: Arc<SandboxCreator>,
     own: Mutex<HashMap<String, Owned>>,
 }
 
-/// A named sandbox of this process: what it is, and itself once it is ready.
+/// A named sandbox of this process: its record, and the sandbox once it is ready.
 #[derive(Debug, Clone)]
 struct Owned {
-    record: Record,
+    record: SandboxRecord,
     ready: watch::Receiver<State>,
 }
 
@@ -87,7 +90,7 @@ impl Shared {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn registry(&self) -> &Registry {
+    fn registry(&self) -> &SandboxRegistry {
         &self.maker.registry
     }
 
@@ -97,21 +100,22 @@ impl Shared {
     }
 }
 
-impl Manager {
-    /// Joins the makers of this machine, whose folder is `folder`, and cleans up after those who are
-    /// gone. `others` are backends that only have to be cleaned up.
+impl SandboxManager {
+    /// Registers this process in the registry `folder` and cleans up after processes that died. The backends
+    /// `others` are used only for this cleanup.
     pub async fn open(
         folder: PathBuf,
         backend: Arc<dyn Backend>,
         others: &[Arc<dyn Backend>],
-    ) -> Result<Manager, SandboxError> {
-        let registry = Arc::new(Registry::join(&folder)?);
+    ) -> Result<SandboxManager, SandboxError> {
+        let registry = Arc::new(SandboxRegistry::join(&folder)?);
         for gone in registry.gone()? {
             clean_up(gone, &backend, others).await;
         }
-        let maker = Arc::new(Maker { backend, registry, count: Arc::new(AtomicU64::new(1)) });
+        let maker =
+            Arc::new(SandboxCreator { backend, registry, count: Arc::new(AtomicU64::new(1)) });
         let shared = Arc::new(Shared { maker, own: Mutex::default() });
-        Ok(Manager { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() })
+        Ok(SandboxManager { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() })
     }
 
     pub fn isolation(&self) -> Isolation {
@@ -122,46 +126,46 @@ impl Manager {
         &self.shared.maker.backend
     }
 
-    /// A sandbox without a name, for whoever makes it alone.
-    pub async fn make(&self, spec: Spec) -> Result<Sandbox, SandboxError> {
+    /// Creates a sandbox without a name, which only the caller can use.
+    pub async fn make(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.shared.maker.make(spec).await
     }
 
     #[cfg(test)]
-    pub(crate) fn maker(&self) -> Arc<Maker> {
+    pub(crate) fn maker(&self) -> Arc<SandboxCreator> {
         Arc::clone(&self.shared.maker)
     }
 
-    /// Sandboxes of this kind that wait to be used.
-    pub fn pool(&self, spec: Spec, options: PoolOptions) -> Pool {
+    /// Starts a warm pool of sandboxes of this spec.
+    pub fn pool(&self, spec: SandboxSpec, options: PoolOptions) -> SandboxPool {
         self.pool_with(spec, options, Arc::default())
     }
 
-    /// The same, with counters that several pools share.
+    /// Like [`SandboxManager::pool`], with counters that several pools share.
     pub(crate) fn pool_with(
         &self,
-        spec: Spec,
+        spec: SandboxSpec,
         options: PoolOptions,
         counters: Arc<PoolCounters>,
-    ) -> Pool {
-        Pool::start(Arc::clone(&self.shared.maker), spec, options, counters)
+    ) -> SandboxPool {
+        SandboxPool::start(Arc::clone(&self.shared.maker), spec, options, counters)
     }
 
-    /// The sandbox of this name, made now if there is none.
+    /// Returns the sandbox of this name, or creates it.
     pub async fn create_if_not_exists(
         &self,
-        key: &Key,
-        spec: Spec,
+        key: &SandboxKey,
+        spec: SandboxSpec,
     ) -> Result<Sandbox, SandboxError> {
         self.create_from(key, spec, None).await
     }
 
-    /// The same, with an idle sandbox of a pool where it fits.
+    /// Like [`SandboxManager::create_if_not_exists`], but takes an idle sandbox of the pool if one fits.
     pub async fn create_from(
         &self,
-        key: &Key,
-        spec: Spec,
-        pool: Option<Arc<Pool>>,
+        key: &SandboxKey,
+        spec: SandboxSpec,
+        pool: Option<Arc<SandboxPool>>,
     ) -> Result<Sandbox, SandboxError> {
         if let Some(complaint) = spec.limits.complaint() {
             return Err(SandboxError::Limits(complaint));
@@ -169,12 +173,12 @@ impl Manager {
         let Some((record, ready)) = self.reserve(key, &spec)? else {
             return match self.get(key).await? {
                 Some(found) => Ok(found),
-                None => Err(SandboxError::Broke("it went as we were about to use it".to_owned())),
+                None => Err(SandboxError::Broke("it ended before it could be used".to_owned())),
             };
         };
         let own = Owned { record: record.clone(), ready: ready.subscribe() };
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
-        // Whoever asked may go away; others may be waiting for the same by then.
+        // In the background: the caller may cancel while other callers wait for the same sandbox.
         self.tasks.spawn(async move {
             let made = match pool {
                 Some(pool) => pool.take(&spec).await,
@@ -183,7 +187,7 @@ impl Manager {
             match made {
                 Ok(sandbox) => {
                     let _ = ready.send(State::Ready(sandbox.clone()));
-                    look_after(shared, record, sandbox, stop).await;
+                    end_at_expiry(shared, record, sandbox, stop).await;
                 }
                 Err(error) => {
                     shared.forget(&record.id);
@@ -194,25 +198,29 @@ impl Manager {
         own.sandbox().await
     }
 
-    /// Takes the name, unless somebody has it.
-    fn reserve(&self, key: &Key, spec: &Spec) -> Result<Option<Reserved>, SandboxError> {
-        let _held = self.shared.registry().hold()?;
+    /// Reserves the name. Returns `None` if a matching sandbox has it already.
+    fn reserve(
+        &self,
+        key: &SandboxKey,
+        spec: &SandboxSpec,
+    ) -> Result<Option<Reserved>, SandboxError> {
+        let _lock = self.shared.registry().hold()?;
         let isolation = self.isolation();
         if let Some((found, _)) = self.find(key)? {
             let same = found.is(spec, isolation);
             return if same { Ok(None) } else { Err(SandboxError::Different(key.name.clone())) };
         }
-        self.open_door()?;
+        self.listen()?;
         self.shared.registry().note_use(isolation)?;
-        let (made, lives) = (unix_seconds(), spec.time_to_live.unwrap_or(TIME_TO_LIVE));
-        let record = Record {
+        let (made, lifetime) = (unix_seconds(), spec.time_to_live.unwrap_or(TIME_TO_LIVE));
+        let record = SandboxRecord {
             key: key.clone(),
             id: self.shared.maker.next_id(),
             isolation,
             spec: spec.clone(),
             pid: std::process::id(),
             made,
-            expires: made.saturating_add(lives.as_secs()),
+            expires: made.saturating_add(lifetime.as_secs()),
         };
         let (ready, state) = watch::channel(State::Starting);
         let owned = Owned { record: record.clone(), ready: state };
@@ -224,29 +232,30 @@ impl Manager {
         Ok(Some((record, ready)))
     }
 
-    /// Lets other processes reach our sandboxes, from the first one that has a name.
-    fn open_door(&self) -> Result<(), SandboxError> {
-        let door = self.shared.registry().door();
-        if door.exists() {
+    /// Opens the socket through which other processes use the named sandboxes of this one, if it is not open yet.
+    fn listen(&self) -> Result<(), SandboxError> {
+        let socket = self.shared.registry().door();
+        if socket.exists() {
             return Ok(());
         }
-        let failed = |error| SandboxError::failed(format!("opening `{}`", door.display()), error);
-        let short = ShortPath::of(&door).map_err(failed)?;
+        let failed =
+            |error| SandboxError::failed(format!("listening on `{}`", socket.display()), error);
+        let short = ShortSocketPath::of(&socket).map_err(failed)?;
         let listener = UnixListener::bind(short.get()).map_err(failed)?;
         let (shared, stop, tasks) =
             (Arc::clone(&self.shared), self.stop.clone(), self.tasks.clone());
         self.tasks.spawn(async move {
             loop {
-                let visitor = tokio::select! {
+                let client = tokio::select! {
                     () = stop.cancelled() => return,
-                    visitor = listener.accept() => visitor,
+                    client = listener.accept() => client,
                 };
-                match visitor {
+                match client {
                     Ok((connection, _)) => {
-                        let host = Arc::clone(&shared) as Arc<dyn Host>;
+                        let host = Arc::clone(&shared) as Arc<dyn SandboxOwner>;
                         tasks.spawn(visit::answer(host, connection, stop.clone()));
                     }
-                    // Too many descriptors are open; some will close.
+                    // Too many open descriptors: retried, as some will close.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }
@@ -254,39 +263,42 @@ impl Manager {
         Ok(())
     }
 
-    fn find(&self, key: &Key) -> Result<Option<(Record, PathBuf)>, SandboxError> {
+    fn find(&self, key: &SandboxKey) -> Result<Option<(SandboxRecord, PathBuf)>, SandboxError> {
         Ok(self.shared.registry().records()?.into_iter().find(|(record, _)| record.key == *key))
     }
 
-    /// The sandbox of this name, whoever made it.
-    pub async fn get(&self, key: &Key) -> Result<Option<Sandbox>, SandboxError> {
-        let Some((record, door)) = self.find(key)? else { return Ok(None) };
+    /// The sandbox of this name, of this or another process.
+    pub async fn get(&self, key: &SandboxKey) -> Result<Option<Sandbox>, SandboxError> {
+        let Some((record, socket)) = self.find(key)? else { return Ok(None) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
         let sandbox = match own {
             Some(own) => own.sandbox().await,
-            None => Sandbox::visit(&door, &record, Arc::clone(self.backend())).await,
+            None => Sandbox::visit(&socket, &record, Arc::clone(self.backend())).await,
         };
         sandbox.map(Some)
     }
 
     /// The named sandboxes that have all these labels.
-    pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<Record>, SandboxError> {
+    pub fn list(
+        &self,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<SandboxRecord>, SandboxError> {
         let records = self.shared.registry().records()?.into_iter().map(|(record, _)| record);
         Ok(records.filter(|record| record.has_labels(labels)).collect())
     }
 
-    /// Ends a sandbox and forgets its name. `false` if there was none.
-    pub async fn delete(&self, key: &Key) -> Result<bool, SandboxError> {
-        let Some((record, door)) = self.find(key)? else { return Ok(false) };
+    /// Ends a sandbox and releases its name. Returns `false` if it does not exist.
+    pub async fn delete(&self, key: &SandboxKey) -> Result<bool, SandboxError> {
+        let Some((record, socket)) = self.find(key)? else { return Ok(false) };
         let own = self.shared.own().get(&record.id).cloned().filter(|own| own.record == record);
         match own {
             Some(own) => self.shared.end(&own.record.id).await,
-            None => visit::end(&door, &record.id).await?,
+            None => visit::end(&socket, &record.id).await?,
         }
         Ok(true)
     }
 
-    /// Waits until none of our named sandboxes is left.
+    /// Waits until all named sandboxes of this process have ended.
     pub async fn until_empty(&self) {
         loop {
             let next = self.shared.own().values().next().cloned();
@@ -299,7 +311,7 @@ impl Manager {
         }
     }
 
-    /// Ends every sandbox of ours.
+    /// Ends all named sandboxes of this process and stops the background tasks.
     pub async fn close(&self) {
         let ids: Vec<String> = self.shared.own().keys().cloned().collect();
         for id in ids {
@@ -311,31 +323,31 @@ impl Manager {
     }
 }
 
-impl Drop for Manager {
+impl Drop for SandboxManager {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// A name that is ours now, and where to say what became of it.
-type Reserved = (Record, watch::Sender<State>);
+/// The record of a reserved name, and the channel that publishes the state of its sandbox.
+type Reserved = (SandboxRecord, watch::Sender<State>);
 
 impl Owned {
-    /// Waits until it is ready.
+    /// Waits until the sandbox is ready.
     async fn sandbox(&self) -> Result<Sandbox, SandboxError> {
         let mut ready = self.ready.clone();
         match ready.wait_for(|state| !matches!(state, State::Starting)).await.as_deref() {
             Ok(State::Ready(sandbox)) => Ok(sandbox.clone()),
             Ok(State::Failed(error)) => Err(error.clone()),
             Ok(State::Starting) | Err(_) => {
-                Err(SandboxError::Broke("it was never made".to_owned()))
+                Err(SandboxError::Broke("its creation was interrupted".to_owned()))
             }
         }
     }
 }
 
 #[async_trait]
-impl Host for Shared {
+impl SandboxOwner for Shared {
     async fn sandbox(&self, id: &str) -> Option<Sandbox> {
         let own = self.own().get(id).cloned()?;
         own.sandbox().await.ok()
@@ -349,34 +361,34 @@ impl Host for Shared {
     }
 }
 
-/// How long a backend may take to clean up after somebody else; what is left is the next one's.
-const CLEANING: Duration = Duration::from_secs(10);
+/// Time limit of a backend's cleanup after a dead process; the next process retries what is left.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Removes what a maker left, if all the backends that it used are at hand.
-async fn clean_up(gone: Gone, backend: &Arc<dyn Backend>, others: &[Arc<dyn Backend>]) {
+/// Removes the remains of a dead process, if all backends that it used are available.
+async fn clean_up(gone: DeadOwner, backend: &Arc<dyn Backend>, others: &[Arc<dyn Backend>]) {
     for isolation in Isolation::ALL.into_iter().filter(|isolation| gone.used(*isolation)) {
         let mut known = others.iter().chain([backend]);
         let Some(backend) = known.find(|backend| backend.isolation() == isolation) else {
             return gone.leave();
         };
-        let cleaned = tokio::time::timeout(CLEANING, backend.clean_up(&gone.maker)).await;
+        let cleaned = tokio::time::timeout(CLEANUP_TIMEOUT, backend.clean_up(&gone.maker)).await;
         let error = match cleaned {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("{isolation} takes too long"),
+            Err(_) => format!("{isolation} timed out"),
         };
-        tracing::warn!(error, maker = gone.maker, "what a maker left cannot be removed yet");
+        tracing::warn!(error, maker = gone.maker, "cannot clean up after a dead process yet");
         return gone.leave();
     }
     if let Err(error) = gone.forget() {
-        tracing::warn!(%error, "the folder of a maker that is gone cannot be removed");
+        tracing::warn!(%error, "cannot remove the registry folder of a dead process");
     }
 }
 
-/// Ends a sandbox when its time is up, and forgets it when it is gone.
-async fn look_after(
+/// Ends a sandbox when its lifetime is over, and removes its record when it has ended.
+async fn end_at_expiry(
     shared: Arc<Shared>,
-    record: Record,
+    record: SandboxRecord,
     sandbox: Sandbox,
     stop: CancellationToken,
 ) {
@@ -385,7 +397,7 @@ async fn look_after(
         () = stop.cancelled() => return,
         () = sandbox.gone() => {}
         () = tokio::time::sleep(Duration::from_secs(left)) => {
-            tracing::info!(name = record.key.name, "the time of a sandbox is up");
+            tracing::info!(name = record.key.name, "ending a sandbox whose lifetime is over");
         }
     }
     sandbox.end().await;

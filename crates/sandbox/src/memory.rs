@@ -1,14 +1,14 @@
-//! Memory of this machine, or of the container that this process runs in.
+//! Available memory of this machine, or of the container that this process runs in.
 
 use crate::cgroup;
 
-/// Bytes that can be used without swapping; `None` where the kernel does not say.
+/// Bytes that can be used without swapping; `None` if the kernel does not report it.
 pub fn available() -> Option<u64> {
     let groups = cgroup::own_memory().into_iter().filter_map(|group| group.available());
     groups.chain(meminfo("MemAvailable")).min()
 }
 
-/// A value of the kernel's list, in bytes, such as `MemTotal`.
+/// A value of `/proc/meminfo` in bytes, such as `MemTotal`.
 pub fn meminfo(name: &str) -> Option<u64> {
     let list = std::fs::read_to_string("/proc/meminfo").ok()?;
     entry(&list, name)
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meminfo_is_read_in_bytes() {
+    fn meminfo_entry_is_converted_to_bytes() {
         let list = "MemTotal:       16000 kB\nMemAvailable:    3000 kB\nHugePages_Total: 0\n";
         assert_eq!(entry(list, "MemAvailable"), Some(3_072_000));
         assert_eq!(entry(list, "Mem"), None);

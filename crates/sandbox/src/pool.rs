@@ -1,8 +1,8 @@
-//! Warm pool: idle sandboxes of one shape, with an interpreter started in each or in the next to be taken.
+//! Warm pool: idle sandboxes of one shape, with an interpreter pre-started in each or in the next to be taken.
 //!
-//! A sandbox serves one execution and is thrown away, so nothing of one run is there in the next. A sandbox
-//! that is taken, or that dies while it is idle, is replaced in the background. When none was taken for a
-//! while they are all ended, and the next request starts cold.
+//! A sandbox serves one execution and is discarded, so no state carries over between runs. A sandbox that is taken,
+//! or dies while idle, is replaced in the background. After a period without requests the pool ends all its
+//! sandboxes, and the next request starts cold.
 
 mod refill;
 
@@ -18,21 +18,21 @@ use tokio_util::task::TaskTracker;
 
 use crate::channel::until;
 use crate::error::SandboxError;
-use crate::manager::Maker;
+use crate::manager::SandboxCreator;
 use crate::memory;
 use crate::sandbox::Sandbox;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// A difference between the clocks above this means that one was set, or that the machine slept.
+/// Difference between monotonic and wall clock above which the clock was set or the machine was suspended.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Size and life time of a pool.
+/// Size and idle timeout of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
     pub size: usize,
-    /// After this time without a request the idle sandboxes are ended; never, if [`Duration::MAX`].
+    /// Time without a request after which the idle sandboxes are ended; [`Duration::MAX`] for never.
     pub idle: Duration,
-    /// Bytes of memory that must stay available: no idle sandbox is made that would need them.
+    /// Bytes of memory that must stay available: the pool is not refilled below this.
     pub memory_reserve: u64,
 }
 
@@ -45,21 +45,21 @@ impl Default for PoolOptions {
 /// Counters and state of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PoolMetrics {
-    /// Idle sandboxes that the pool keeps when it is full.
+    /// Number of idle sandboxes in a full pool.
     pub size: usize,
     /// Idle sandboxes now.
     pub idle: usize,
-    /// Requests that an idle sandbox served.
+    /// Requests served by an idle sandbox.
     pub hits: u64,
-    /// Requests for which a sandbox had to be made.
+    /// Requests for which a sandbox had to be created.
     pub misses: u64,
     /// Whether the pool is full.
     pub ready: bool,
-    /// Sandboxes that were made for the pool.
+    /// Sandboxes created for the pool.
     pub refills: u64,
-    /// Time that all refills took, together.
+    /// Total time of all refills.
     pub refill_micros: u64,
-    /// Time that all requests waited for their sandbox, together.
+    /// Total time that requests waited for their sandbox.
     pub wait_micros: u64,
     /// Whether there is too little free memory to refill the pool.
     pub low_memory: bool,
@@ -72,7 +72,7 @@ impl PoolMetrics {
     }
 
     /// Adds the idle sandboxes of a pool.
-    pub(crate) fn add_idle(&mut self, pool: &Pool) {
+    pub(crate) fn add_idle(&mut self, pool: &SandboxPool) {
         let (idle, low_memory) = pool.idle();
         self.size += pool.shared.options.size;
         self.idle += idle;
@@ -83,7 +83,7 @@ impl PoolMetrics {
 
 /// Warm pool of sandboxes of one shape.
 #[derive(Debug)]
-pub struct Pool {
+pub struct SandboxPool {
     shared: Arc<Shared>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -91,16 +91,16 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    maker: Arc<Maker>,
-    spec: Spec,
+    maker: Arc<SandboxCreator>,
+    spec: SandboxSpec,
     options: PoolOptions,
     lane: Mutex<Lane>,
-    /// A sandbox was taken, or one was added.
+    /// Notified when a sandbox is taken or added.
     changed: Notify,
     counters: Arc<PoolCounters>,
 }
 
-/// Counters of one pool, or of several that are reported together. They only grow.
+/// Monotonic counters of one pool, or of several that are reported together.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
     hits: AtomicU64,
@@ -111,12 +111,12 @@ pub(crate) struct PoolCounters {
 }
 
 impl PoolCounters {
-    /// Counts a request for which a sandbox is made outside of all pools.
+    /// Counts a request whose sandbox is created outside of all pools.
     pub(crate) fn count_miss(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Metrics with these counters, and without any idle sandbox.
+    /// Metrics with these counters and no idle sandboxes.
     pub(crate) fn metrics(&self) -> PoolMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PoolMetrics {
@@ -130,25 +130,26 @@ impl PoolCounters {
     }
 }
 
+/// Mutable state of a pool.
 #[derive(Debug)]
 struct Lane {
     idle: VecDeque<Sandbox>,
     /// Time of the last request.
     used: Instant,
-    /// Why the last refill failed. The next one is tried after a request.
+    /// Why the last refill failed. Refilling resumes after the next request.
     trouble: Option<SandboxError>,
-    /// Whether there should be idle sandboxes at all.
+    /// Whether the pool should be filled; `false` after the idle timeout.
     wanted: bool,
-    /// Whether idle sandboxes are kept without a time limit.
+    /// Whether the idle timeout is disabled.
     stays: bool,
-    /// The sandbox has no interpreter that could be started ahead.
+    /// Whether the sandboxes have no interpreter that could be pre-started.
     without_interpreter: bool,
     low_memory: bool,
-    /// Both clocks, when they were compared last.
+    /// Both clocks at the last comparison.
     clocks: Clocks,
 }
 
-/// The clock that only runs while this machine does, and the one that tells the time.
+/// Monotonic clock (stops while the machine is suspended) and wall clock.
 type Clocks = (Instant, SystemTime);
 
 impl Shared {
@@ -157,29 +158,28 @@ impl Shared {
     }
 }
 
-impl Pool {
-    /// Begins at once to make sandboxes in the background.
+impl SandboxPool {
+    /// Starts a pool, which fills itself in the background.
     pub(crate) fn start(
-        maker: Arc<Maker>,
-        spec: Spec,
+        maker: Arc<SandboxCreator>,
+        spec: SandboxSpec,
         options: PoolOptions,
         counters: Arc<PoolCounters>,
-    ) -> Pool {
+    ) -> SandboxPool {
         let shared = Arc::new(Shared::new(maker, spec, options, counters));
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(refill::keep_filled(Arc::clone(&shared), stop.clone()));
-        Pool { shared, tasks, stop }
+        SandboxPool { shared, tasks, stop }
     }
 
-    /// Keeps the idle sandboxes without a time limit from now on.
+    /// Disables the idle timeout.
     pub(crate) fn stay(&self) {
         self.shared.lane().stays = true;
         self.shared.changed.notify_waiters();
     }
 
-    /// A sandbox in which nothing ever ran: an idle one if its shape is what the request asks for, and else
-    /// a new one. Either has exactly the limits of the request.
-    pub async fn take(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
+    /// Takes an unused sandbox with the limits of the request: an idle one if its shape matches, otherwise a new one.
+    pub async fn take(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         let begun = Instant::now();
         let idle = if self.shared.fits(spec) { self.shared.take() } else { None };
         let (sandbox, counter) = match idle.and_then(|sandbox| sandbox.adapted(spec)) {
@@ -191,12 +191,12 @@ impl Pool {
         sandbox
     }
 
-    /// A new sandbox of any shape, which counts neither as a hit nor as a miss.
-    pub async fn make(&self, spec: &Spec) -> Result<Sandbox, SandboxError> {
+    /// Creates a sandbox of any shape, which counts neither as a hit nor as a miss.
+    pub async fn make(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
         self.shared.maker.make(spec.clone()).await
     }
 
-    /// Throws a used sandbox away, in the background.
+    /// Ends a used sandbox in the background.
     pub fn discard(&self, sandbox: Sandbox) {
         self.tasks.spawn(async move { sandbox.end().await });
     }
@@ -216,7 +216,7 @@ impl Pool {
     /// Waits until the pool is full.
     pub async fn ready(&self) -> Result<(), SandboxError> {
         {
-            // To wait for them is to want them.
+            // Counts as a request: it ends a pause after the idle timeout.
             let mut lane = self.shared.lane();
             lane.wanted = true;
             lane.used = Instant::now();
@@ -241,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// Ends all idle sandboxes, and all that is under way.
+    /// Stops the refill task and ends all idle sandboxes.
     pub async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -253,7 +253,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for SandboxPool {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -261,8 +261,8 @@ impl Drop for Pool {
 
 impl Shared {
     fn new(
-        maker: Arc<Maker>,
-        spec: Spec,
+        maker: Arc<SandboxCreator>,
+        spec: SandboxSpec,
         options: PoolOptions,
         counters: Arc<PoolCounters>,
     ) -> Shared {
@@ -279,19 +279,19 @@ impl Shared {
         Shared { maker, spec, options, lane: Mutex::new(lane), changed: Notify::new(), counters }
     }
 
-    /// When the idle sandboxes are ended, if no request comes before; `None` for never.
+    /// When the idle timeout expires; `None` for never.
     fn idle_end(&self) -> Option<Instant> {
         let lane = self.lane();
         if lane.stays { None } else { lane.used.checked_add(self.options.idle) }
     }
 
     /// Whether an idle sandbox of this pool can serve the request.
-    fn fits(&self, spec: &Spec) -> bool {
+    fn fits(&self, spec: &SandboxSpec) -> bool {
         let wall = spec.limits.wall == self.spec.limits.wall;
         spec.shape() == self.spec.shape() && (wall || !self.maker.backend().fixes_wall())
     }
 
-    /// An idle sandbox that is still alive.
+    /// Takes an idle sandbox that is still alive.
     fn take(&self) -> Option<Sandbox> {
         let mut lane = self.lane();
         lane.used = Instant::now();
@@ -309,13 +309,13 @@ impl Shared {
         found
     }
 
-    /// What is to be done next to fill the pool.
+    /// Next step to fill the pool.
     fn next(&self) -> Next {
         let mut lane = self.lane();
         if !lane.wanted || lane.trouble.is_some() {
             return Next::Nothing;
         }
-        // Out of the line meanwhile, so that no request takes it half prepared.
+        // Removed from the queue meanwhile, so that no request takes it half prepared.
         if let Some(index) = lane.first_without(self.interpreters())
             && let Some(sandbox) = lane.idle.remove(index)
         {
@@ -324,6 +324,7 @@ impl Shared {
         if lane.idle.len() < self.options.size { Next::Make } else { Next::Nothing }
     }
 
+    /// Whether the pool should be filled further.
     fn lacks(&self) -> bool {
         let lane = self.lane();
         let few = lane.idle.len() < self.options.size;
@@ -331,7 +332,7 @@ impl Shared {
         lane.wanted && lane.trouble.is_none() && wants
     }
 
-    /// Takes the dead out of the line.
+    /// Removes dead sandboxes from the queue and returns them.
     fn remove_dead(&self) -> VecDeque<Sandbox> {
         let mut lane = self.lane();
         let (dead, alive) = lane.idle.drain(..).partition(Sandbox::is_gone);
@@ -339,7 +340,7 @@ impl Shared {
         dead
     }
 
-    /// Whether there is memory for one more; notes it, and says so in the log when it changes.
+    /// Whether there is memory for one more idle sandbox. Logs a change of the answer.
     fn has_memory(&self) -> bool {
         let needed = self.options.memory_reserve.saturating_add(self.maker.backend().idle_memory());
         let low = memory::available().is_some_and(|available| available < needed);
@@ -349,9 +350,9 @@ impl Shared {
             (false, true) => tracing::warn!(
                 %isolation,
                 needed_bytes = needed,
-                "too little free memory: the warm pool is not refilled"
+                "too little free memory, not refilling the warm pool"
             ),
-            (true, false) => tracing::info!(%isolation, "the warm pool is refilled again"),
+            (true, false) => tracing::info!(%isolation, "resuming refills of the warm pool"),
             _ => return !low,
         }
         self.changed.notify_waiters();
@@ -374,17 +375,17 @@ impl Lane {
         self.idle.iter().filter(|sandbox| !sandbox.is_gone()).count()
     }
 
-    /// Ends the idle sandboxes when a clock was set: a microVM got the time when it was made, and would
-    /// tell a wrong one.
+    /// Ends the idle sandboxes if the clock was set or the machine was suspended: a microVM gets the time when it
+    /// starts, and would then have a wrong one.
     fn compare_clocks(&mut self) {
         let now = (Instant::now(), SystemTime::now());
         if is_off(std::mem::replace(&mut self.clocks, now), now) {
-            tracing::info!("the clock has moved: idle sandboxes are made anew");
+            tracing::info!("the clock has changed, replacing the idle sandboxes");
             self.idle.clear();
         }
     }
 
-    /// The first in the line, among so many, in which an interpreter should be started and none is.
+    /// Index of the first sandbox without a pre-started interpreter, among the first `interpreters` in the queue.
     fn first_without(&self, interpreters: usize) -> Option<usize> {
         if self.without_interpreter {
             return None;
@@ -408,22 +409,24 @@ fn micros_since(begun: Instant) -> u64 {
 mod tests {
     use super::*;
     use crate::jail::Jail;
-    use crate::manager::Manager;
+    use crate::manager::SandboxManager;
 
-    /// State of a pool without the task that refills it, and what it depends on.
-    async fn unfilled(options: PoolOptions) -> (Arc<Shared>, Manager, tempfile::TempDir) {
+    /// State of a pool without its refill task, with the manager and folder that it needs.
+    async fn unfilled(options: PoolOptions) -> (Arc<Shared>, SandboxManager, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let backend = Arc::new(Jail::new(Vec::new()));
-        let manager = Manager::open(folder.path().join("makers"), backend, &[]).await.unwrap();
+        let manager =
+            SandboxManager::open(folder.path().join("makers"), backend, &[]).await.unwrap();
         let counters = Arc::default();
-        let shared = Shared::new(manager.maker(), Spec::default(), options, counters);
+        let shared = Shared::new(manager.maker(), SandboxSpec::default(), options, counters);
         (Arc::new(shared), manager, folder)
     }
 
     #[tokio::test]
     async fn dead_idle_sandbox_is_not_handed_out() {
         let (shared, manager, _folder) = unfilled(PoolOptions::default()).await;
-        let [dead, alive] = [manager.make(Spec::default()), manager.make(Spec::default())];
+        let [dead, alive] =
+            [manager.make(SandboxSpec::default()), manager.make(SandboxSpec::default())];
         let (dead, alive) = (dead.await.unwrap(), alive.await.unwrap());
         let id = alive.id().to_owned();
         dead.end().await;
@@ -438,7 +441,7 @@ mod tests {
         let idle = Duration::from_millis(10);
         let (shared, manager, _folder) =
             unfilled(PoolOptions { size: 2, idle, memory_reserve: u64::MAX }).await;
-        let sandbox = manager.make(Spec::default()).await.unwrap();
+        let sandbox = manager.make(SandboxSpec::default()).await.unwrap();
         let gone = sandbox.gone();
         shared.lane().idle.push_back(sandbox);
         let stop = CancellationToken::new();
@@ -450,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_moved_is_noticed() {
+    fn clock_change_is_detected() {
         let before = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         let after = |ran: u64, passed: i64| {
             let time = before.1.checked_add(Duration::from_secs(passed.unsigned_abs()));
@@ -460,7 +463,7 @@ mod tests {
         };
         assert!(!is_off(before, after(300, 300)));
         assert!(!is_off(before, after(300, 301)));
-        // It slept for an hour, or was set.
+        // Suspended for an hour; set back by a minute.
         assert!(is_off(before, after(5, 3605)));
         assert!(is_off(before, after(5, -60)));
     }

@@ -1,8 +1,8 @@
-//! Which sandboxes there are on this machine, and who made them.
+//! Registry of the sandboxes of this machine and of the processes that created them.
 //!
-//! Every process that makes sandboxes has a folder of its own here, with a lock that it holds as long
-//! as it lives, a socket through which others reach its sandboxes, and a record of each that has a
-//! name. Whoever finds a folder that nobody holds cleans up after its maker.
+//! Every process that creates sandboxes (a *maker*) has one folder in the registry. It contains a lock file that the
+//! process holds while it lives, a socket through which other processes use its sandboxes, and a record of each named
+//! sandbox. A process that finds a folder with a free lock cleans up after the dead process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,27 +17,28 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SandboxError;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
 const LOCK: &str = "lock";
 const SOCKET: &str = "door";
-/// A folder that is being made; one that stays so for long was given up.
+/// Name prefix of a folder that is being created.
 const UNFINISHED: &str = ".new-";
-/// A folder of a maker that is gone, which somebody cleans up after or could not yet.
+/// Name prefix of the folder of a dead process that is being cleaned up, or whose cleanup failed.
 const GONE: &str = ".gone-";
-const GIVEN_UP: Duration = Duration::from_secs(60);
+/// Age after which an unfinished folder counts as abandoned.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
-/// Who a sandbox is: no two runs share one, whatever its name.
+/// Key of a named sandbox. Runs never share a sandbox, even under the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
-    /// The run it belongs to; none for those that users make by hand.
+pub struct SandboxKey {
+    /// The run that the sandbox belongs to; `None` for sandboxes that users create directly.
     pub run: Option<String>,
     pub name: String,
 }
 
-impl Key {
-    /// A key with a valid name: lower-case letters, digits and `-`.
-    pub fn new(run: Option<&str>, name: &str) -> Result<Key, SandboxError> {
+impl SandboxKey {
+    /// A key with a valid name: 1 to 63 lower-case letters, digits and inner `-`.
+    pub fn new(run: Option<&str>, name: &str) -> Result<SandboxKey, SandboxError> {
         let fits = (1..=63).contains(&name.len())
             && name
                 .bytes()
@@ -47,28 +48,28 @@ impl Key {
         if !fits {
             return Err(SandboxError::Name(name.to_owned()));
         }
-        Ok(Key { run: run.map(str::to_owned), name: name.to_owned() })
+        Ok(SandboxKey { run: run.map(str::to_owned), name: name.to_owned() })
     }
 }
 
-/// A sandbox, as others see it.
+/// Registry entry of a named sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct SandboxRecord {
     #[serde(flatten)]
-    pub key: Key,
+    pub key: SandboxKey,
     pub id: String,
     pub isolation: Isolation,
-    pub spec: Spec,
-    /// The process that made it and holds it.
+    pub spec: SandboxSpec,
+    /// The process that created the sandbox.
     pub pid: u32,
     pub made: u64,
     pub expires: u64,
 }
 
-impl Record {
-    /// Whether it is what is asked for; labels and the like are only said about it.
-    pub fn is(&self, spec: &Spec, isolation: Isolation) -> bool {
-        let Spec { image, layers, limits, .. } = spec;
+impl SandboxRecord {
+    /// Whether the sandbox matches a request; labels, region and lifetime are ignored.
+    pub fn is(&self, spec: &SandboxSpec, isolation: Isolation) -> bool {
+        let SandboxSpec { image, layers, limits, .. } = spec;
         let same =
             (&self.spec.image, &self.spec.layers, &self.spec.limits) == (image, layers, limits);
         same && self.isolation == isolation
@@ -88,9 +89,9 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
     move |error| SandboxError::failed(what, error)
 }
 
-/// Reads and writes the records of one machine.
+/// The registry of this machine, joined by this process.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub(crate) struct SandboxRegistry {
     root: PathBuf,
     own: Own,
 }
@@ -100,7 +101,7 @@ pub(crate) struct Registry {
 struct Own {
     maker: String,
     folder: PathBuf,
-    /// Held as long as we live.
+    /// Held as long as this process lives.
     _lock: File,
 }
 
@@ -110,43 +111,43 @@ impl Drop for Own {
     }
 }
 
-/// A maker that is gone, and whose folder we hold now, out of the others' sight.
+/// A dead process whose folder this process has locked for cleanup and renamed, so that others ignore it.
 #[derive(Debug)]
-pub(crate) struct Gone {
+pub(crate) struct DeadOwner {
     pub(crate) maker: String,
     folder: PathBuf,
     _lock: File,
 }
 
-impl Gone {
-    /// Whether it made sandboxes with a backend.
+impl DeadOwner {
+    /// Whether the dead process created sandboxes with a backend.
     pub(crate) fn used(&self, isolation: Isolation) -> bool {
         self.folder.join(isolation.name()).exists()
     }
 
-    /// Forgets it, once nothing of it is left.
+    /// Removes the folder after a complete cleanup.
     pub(crate) fn forget(self) -> io::Result<()> {
         fs::remove_dir_all(&self.folder)
     }
 
-    /// Leaves it to whoever comes next.
+    /// Unlocks the folder, so that the next process retries the cleanup.
     pub(crate) fn leave(self) {}
 }
 
-impl Registry {
-    /// Joins the makers of this machine, whose folders are in `root`.
-    pub(crate) fn join(root: &Path) -> Result<Registry, SandboxError> {
+impl SandboxRegistry {
+    /// Creates and locks the folder of this process in the registry `root`.
+    pub(crate) fn join(root: &Path) -> Result<SandboxRegistry, SandboxError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(root).map_err(failed("making", root))?;
-        // What is recorded there is believed, and who listens there is told everything.
-        let owner = fs::metadata(root).map_err(failed("looking at", root))?.uid();
+        // Records in this folder are trusted, and its sockets receive files and programs.
+        let owner = fs::metadata(root).map_err(failed("inspecting", root))?.uid();
         if owner != rustix::process::geteuid().as_raw() {
-            let foreign = io::Error::other("it belongs to another user");
+            let foreign = io::Error::other("the folder belongs to another user");
             return Err(failed("using", root)(foreign));
         }
         let maker: String = std::iter::repeat_with(fastrand::alphanumeric).take(10).collect();
         let maker = maker.to_lowercase();
-        // It has its name only once it is locked: nobody takes it for one that is given up.
+        // Renamed to its final name only once it is locked, so that it never looks like that of a dead process.
         let unfinished = root.join(format!("{UNFINISHED}{maker}"));
         builder.recursive(false).create(&unfinished).map_err(failed("making", &unfinished))?;
         let path = unfinished.join(LOCK);
@@ -155,19 +156,19 @@ impl Registry {
             .map_err(|error| failed("locking", &path)(error.into()))?;
         let folder = root.join(&maker);
         fs::rename(&unfinished, &folder).map_err(failed("making", &folder))?;
-        Ok(Registry { root: root.to_owned(), own: Own { maker, folder, _lock: lock } })
+        Ok(SandboxRegistry { root: root.to_owned(), own: Own { maker, folder, _lock: lock } })
     }
 
     pub(crate) fn maker(&self) -> &str {
         &self.own.maker
     }
 
-    /// Where others knock.
+    /// Path of the socket through which other processes use the sandboxes of this one.
     pub(crate) fn door(&self) -> PathBuf {
         self.own.folder.join(SOCKET)
     }
 
-    /// Keeps others from making anything while it is held.
+    /// Locks the registry: no other process can reserve a name until the file is dropped.
     pub(crate) fn hold(&self) -> Result<File, SandboxError> {
         let path = self.root.join(LOCK);
         let file = fs::OpenOptions::new()
@@ -182,17 +183,17 @@ impl Registry {
         Ok(file)
     }
 
-    /// Notes that something made by this backend may have to be cleaned up after us.
+    /// Records that this process uses a backend, so that the backend is cleaned up if the process dies.
     pub(crate) fn note_use(&self, isolation: Isolation) -> Result<(), SandboxError> {
         let path = self.own.folder.join(isolation.name());
         File::create(&path).map(drop).map_err(failed("writing", &path))
     }
 
-    pub(crate) fn record(&self, record: &Record) -> Result<(), SandboxError> {
+    pub(crate) fn record(&self, record: &SandboxRecord) -> Result<(), SandboxError> {
         let path = self.own.folder.join(format!("{}.json", record.id));
         let unfinished = self.own.folder.join(format!("{}.new", record.id));
         let text = serde_json::to_vec(record)
-            .map_err(|error| SandboxError::failed("keeping a record", error))?;
+            .map_err(|error| SandboxError::failed("encoding a sandbox record", error))?;
         File::create(&unfinished)
             .and_then(|mut file| file.write_all(&text))
             .and_then(|()| fs::rename(&unfinished, &path))
@@ -211,15 +212,15 @@ impl Registry {
         Ok(named.filter(|(_, path)| path.is_dir()).collect())
     }
 
-    /// Takes hold of what makers that are gone have left.
-    pub(crate) fn gone(&self) -> Result<Vec<Gone>, SandboxError> {
+    /// Locks the folders of all dead processes for cleanup.
+    pub(crate) fn gone(&self) -> Result<Vec<DeadOwner>, SandboxError> {
         let mut gone = Vec::new();
         for (name, folder) in self.folders()? {
             if name == self.own.maker || (name.starts_with(UNFINISHED) && !is_old(&folder)) {
                 continue;
             }
             let Ok(lock) = File::open(folder.join(LOCK)) else {
-                // It was never finished, or is being removed right now.
+                // The folder was never finished, or is being removed by another process.
                 if is_old(&folder) {
                     let _ = fs::remove_dir_all(&folder);
                 }
@@ -231,19 +232,19 @@ impl Registry {
             let maker = name.strip_prefix(GONE).unwrap_or(&name).to_owned();
             let hidden = self.root.join(format!("{GONE}{maker}"));
             if hidden == folder || fs::rename(&folder, &hidden).is_ok() {
-                gone.push(Gone { maker, folder: hidden, _lock: lock });
+                gone.push(DeadOwner { maker, folder: hidden, _lock: lock });
             }
         }
         Ok(gone)
     }
 
-    /// The folders of makers that are alive.
+    /// Folders of the processes that are alive.
     fn alive(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let mut folders = self.folders()?;
         folders.retain(|(name, folder)| {
             let is_alive = || {
                 let lock = File::open(folder.join(LOCK));
-                // Its maker has it for itself; whoever only looks shares it.
+                // The owner holds an exclusive lock; a check takes a shared one, so that checks do not collide.
                 lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
             };
             *name == self.own.maker || (!name.starts_with('.') && is_alive())
@@ -251,20 +252,20 @@ impl Registry {
         Ok(folders.into_iter().map(|(_, folder)| folder).collect())
     }
 
-    /// All named sandboxes of living makers, with the door of each.
-    pub(crate) fn records(&self) -> Result<Vec<(Record, PathBuf)>, SandboxError> {
+    /// All named sandboxes of live processes, each with the socket of its process.
+    pub(crate) fn records(&self) -> Result<Vec<(SandboxRecord, PathBuf)>, SandboxError> {
         let mut records = Vec::new();
         for folder in self.alive()? {
             let files =
                 fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
             for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "json"))
             {
-                // It may be gone since.
+                // Removed meanwhile.
                 let Ok(text) = fs::read(&file) else { continue };
-                match serde_json::from_slice::<Record>(&text) {
+                match serde_json::from_slice::<SandboxRecord>(&text) {
                     Ok(record) => records.push((record, folder.join(SOCKET))),
                     Err(error) => {
-                        tracing::warn!(file = %file.display(), %error, "a record cannot be read")
+                        tracing::warn!(file = %file.display(), %error, "cannot read a sandbox record")
                     }
                 }
             }
@@ -276,23 +277,22 @@ impl Registry {
 
 fn is_old(path: &Path) -> bool {
     let changed = path.metadata().and_then(|metadata| metadata.modified());
-    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > GIVEN_UP))
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// A socket's path, however long the way to its folder: the kernel takes no more than 107 bytes of
-/// it, so it is gone by way of the open folder.
-pub(crate) struct ShortPath {
+/// Short path of a socket, through a descriptor of its folder: the kernel accepts at most 107 bytes.
+pub(crate) struct ShortSocketPath {
     path: PathBuf,
     _folder: File,
 }
 
-impl ShortPath {
-    pub(crate) fn of(socket: &Path) -> io::Result<ShortPath> {
+impl ShortSocketPath {
+    pub(crate) fn of(socket: &Path) -> io::Result<ShortSocketPath> {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let folder = File::open(socket.parent().ok_or_else(missing)?)?;
         let name = socket.file_name().ok_or_else(missing)?;
         let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
-        Ok(ShortPath { path, _folder: folder })
+        Ok(ShortSocketPath { path, _folder: folder })
     }
 
     pub(crate) fn get(&self) -> &Path {
@@ -305,21 +305,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_maker_that_is_gone_is_found_and_a_living_one_left_alone() {
+    fn dead_process_is_found_and_live_process_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let ours = Registry::join(folder.path()).unwrap();
-        let other = Registry::join(folder.path()).unwrap();
+        let ours = SandboxRegistry::join(folder.path()).unwrap();
+        let other = SandboxRegistry::join(folder.path()).unwrap();
         other.note_use(Isolation::Docker).unwrap();
         assert_eq!(ours.gone().unwrap().len(), 0);
-        // As if it were killed: its lock is given up, its folder stays.
-        let Registry { own, .. } = other;
+        // Simulates a kill: the lock is released, the folder stays.
+        let SandboxRegistry { own, .. } = other;
         let maker = own.maker.clone();
         rustix::fs::flock(&own._lock, FlockOperation::Unlock).unwrap();
         std::mem::forget(own);
         let gone = ours.gone().unwrap().pop().unwrap();
         assert_eq!(gone.maker, maker);
         assert!(gone.used(Isolation::Docker) && !gone.used(Isolation::Jail));
-        // Two who find it do not both clean up, and what could not be is found again.
+        // Only one process cleans up at a time, and a failed cleanup is found again.
         assert_eq!(ours.gone().unwrap().len(), 0);
         gone.leave();
         let gone = ours.gone().unwrap().pop().unwrap();
@@ -332,10 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_plain() {
-        assert!(Key::new(None, "negotiate-nvda-m1").is_ok());
+    fn invalid_sandbox_names_are_rejected() {
+        assert!(SandboxKey::new(None, "negotiate-nvda-m1").is_ok());
         for wrong in ["", "-a", "a-", "A", "a/b", "..", "a b", "ä", &"a".repeat(64)] {
-            assert!(Key::new(None, wrong).is_err(), "{wrong}");
+            assert!(SandboxKey::new(None, wrong).is_err(), "{wrong}");
         }
     }
 }

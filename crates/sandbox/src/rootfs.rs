@@ -1,8 +1,7 @@
-//! A root file system for sandboxes that bring their own: a small Debian with Python, made from
-//! packages and nothing else.
+//! Builds the root file system of Docker and microVM sandboxes: a small Debian with Python, made only of packages.
 //!
-//! The archive that [`build`] makes is plain Debian and outlives many a guest; what we put into it,
-//! and into any other image, is added by whoever uses it.
+//! The archive that [`build`] creates is plain Debian, so it stays valid when the guest agent changes. The backends
+//! add the guest agent and its files (`additions`) to this and to any other image.
 
 use assize_types::{Failure, FailureKind};
 use std::io;
@@ -17,42 +16,41 @@ use tokio::process::Command;
 use crate::guest;
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE};
 
-/// Where the guest is in every image.
+/// Path of the guest agent in every image.
 pub(crate) const GUEST: &str = "/.assize/guest";
 
-/// Where the workspace really is: on the one disk that can be written to.
+/// Target of the `/workspace` symlink, on the only writable disk.
 pub(crate) const WORKSPACE_FOLDER: &str = "/tmp/workspace";
 
-/// Raised whenever what is added changes other than by its contents.
+/// Version of the layout of the added files; raised when the layout changes.
 const LAYOUT: u32 = 1;
 
-/// What is done to the new root before it is packed: compiled files that need not be compared with
-/// their source, the user that programs run as, and nothing that only people read, or only the tool
-/// that installed it (of Perl, its base stays).
+/// Script that finishes the new root before it is packed: compiles Python files so that they are not checked against
+/// their source, adds the user that programs run as, and removes documentation and package-manager files (of Perl,
+/// only the base stays).
 const FINISH: &str = include_str!("finish_rootfs.sh");
 
-/// When everything in an image was made, as far as it can be seen: so that the same packages come to the
-/// same image.
+/// Timestamp of all files in an image, so that the same packages give the same image.
 pub(crate) const MADE: u64 = 1_704_067_200;
 
-/// What is in it besides what every Debian has.
+/// Packages in addition to the base system.
 const PACKAGES: &str = "--include=python3,tzdata";
 
-/// Why no root file system could be made.
+/// Error of building a root file system.
 #[derive(Debug, thiserror::Error)]
 pub enum RootfsError {
-    #[error("neither `mmdebstrap` nor `debootstrap` is installed here")]
+    #[error("neither `mmdebstrap` nor `debootstrap` is installed")]
     NoTool,
     #[error("`debootstrap` needs root")]
     NeedsRoot,
     #[error("`{tool}` failed: {words}")]
     Failed { tool: &'static str, words: String },
-    #[error("`{path}` cannot be written", path = .0.display())]
+    #[error("cannot write `{path}`", path = .0.display())]
     File(PathBuf, #[source] io::Error),
 }
 
 impl RootfsError {
-    /// What the user can do about it.
+    /// Hint for the user, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
             RootfsError::NoTool => Some("install it: `sudo apt install mmdebstrap`"),
@@ -73,7 +71,7 @@ impl RootfsError {
     }
 }
 
-/// Makes the root file system as a tar archive, telling what it does as it goes.
+/// Builds the root file system as a tar archive and reports each step to `progress`.
 pub async fn build(out: &Path, progress: &mut (dyn FnMut(&str) + Send)) -> Result<(), RootfsError> {
     let partial = out.with_extension("partial");
     let made = match with_mmdebstrap(&partial, progress).await {
@@ -100,10 +98,10 @@ async fn with_mmdebstrap(
         std::fs::File::create(out).map_err(|error| RootfsError::File(out.into(), error))?;
     let mut command = Command::new("mmdebstrap");
     command.env("SOURCE_DATE_EPOCH", MADE.to_string());
-    // Without `apt`: nothing is ever installed in a sandbox.
+    // Without `apt`: no packages are ever installed in a sandbox.
     command.args(["--variant=essential", PACKAGES, "--customize-hook", FINISH, "--format=tar"]);
     let sources = sources();
-    // This machine's own sources say which release it is; without any, the tool knows where to look.
+    // This machine's APT sources determine the release; without any, mmdebstrap uses its default mirror.
     command.arg(if sources.is_empty() { "stable" } else { "" }).arg("-").args(sources);
     run("mmdebstrap", command.stdout(archive), progress).await
 }
@@ -117,7 +115,7 @@ async fn with_debootstrap(
     let mut command = Command::new(TOOL);
     command.args(["--variant=minbase", PACKAGES, &release()]).arg(&root);
     let made = match run(TOOL, &mut command, progress).await {
-        // It is where only root looks for programs.
+        // `/usr/sbin` is not in the PATH of every user.
         Err(RootfsError::NoTool) => {
             let mut command = Command::new("/usr/sbin/debootstrap");
             command.args(["--variant=minbase", PACKAGES, &release()]).arg(&root);
@@ -150,13 +148,13 @@ async fn with_debootstrap(
     packed
 }
 
-/// Runs a tool to its end, handing on what it says it does.
+/// Runs a tool to completion and passes its information lines (`I: …`) to `progress`.
 async fn run(
     tool: &'static str,
     command: &mut Command,
     progress: &mut (dyn FnMut(&str) + Send),
 ) -> Result<(), RootfsError> {
-    let failed = |words: String| RootfsError::Failed { tool, words };
+    let failed = |output: String| RootfsError::Failed { tool, words: output };
     let mut child =
         match command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn() {
             Ok(child) => child,
@@ -170,10 +168,10 @@ async fn run(
         let mut lines = BufReader::new(stderr).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             match line.strip_prefix("I: ") {
-                Some(said) if said.starts_with("running --customize-hook") => {
-                    progress("tidying up")
+                Some(step) if step.starts_with("running --customize-hook") => {
+                    progress("cleaning up")
                 }
-                Some(said) => progress(said),
+                Some(step) => progress(step),
                 None => errors.push(line),
             }
         }
@@ -186,7 +184,7 @@ async fn run(
     Err(failed(if last.is_empty() { status.to_string() } else { last.join("\n") }))
 }
 
-/// The files that say where this machine gets its own packages from.
+/// The APT source files of this machine.
 fn sources() -> Vec<PathBuf> {
     let folder = std::fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = folder
@@ -204,17 +202,17 @@ fn sources() -> Vec<PathBuf> {
     files
 }
 
-/// The release that this machine runs.
+/// Code name of the release that this machine runs.
 fn release() -> String {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     name.map_or("stable", |name| name.trim_matches('"')).to_owned()
 }
 
-/// What every image needs besides its own files, as a tar archive to be unpacked at its root.
+/// The files that are added to every image, as a tar archive to unpack at its root.
 pub(crate) fn additions() -> io::Result<Vec<u8>> {
     if guest::PROGRAM.is_empty() {
-        return Err(io::Error::other("this assize was built without its guest"));
+        return Err(io::Error::other("this assize was built without the guest agent"));
     }
     let mut archive = tar::Builder::new(Vec::new());
     let mut add = |path: &str, kind: tar::EntryType, mode: u32, bytes: &[u8]| {
@@ -236,7 +234,7 @@ pub(crate) fn additions() -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Header of an entry that is root's, and was made at no time in particular.
+/// Header of an entry that is owned by root and has the timestamp 0.
 pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(kind);
@@ -248,7 +246,7 @@ pub(crate) fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header 
     header
 }
 
-/// Which additions these are: twelve digits that differ whenever the guest or its files do.
+/// Twelve hex digits that identify the added files: they change with the guest agent and its files.
 pub(crate) fn digest() -> &'static str {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| {
@@ -263,7 +261,7 @@ pub(crate) fn digest() -> &'static str {
     })
 }
 
-/// The first twelve digits of a hash.
+/// The first twelve hex digits of a hash.
 pub(crate) fn short(hash: Sha256) -> String {
     hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -279,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_owned_by_root_and_complete() {
+    fn additions_are_complete_and_owned_by_root() {
         let bytes = additions().unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let mut seen = Vec::new();

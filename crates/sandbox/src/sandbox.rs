@@ -1,4 +1,4 @@
-//! A sandbox that is there: run something in it, and move files in and out.
+//! A running sandbox: runs programs and transfers files in and out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,44 +7,43 @@ use std::time::{Duration, Instant};
 
 use assize_config::Isolation;
 use assize_protocol::{
-    Cause, Ended, Entry, Exec, ExecLimits, Failure, GuestLimits, Hello, Prepare, Reply, Request,
-    VERSION, port,
+    ExecLimits, ExecRequest, FolderEntry, GuestFailure, GuestFailureCause, GuestLimits, GuestReply,
+    GuestRequest, Hello, PrepareRequest, ProgramExit, VERSION, port,
 };
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::backend::{Account, Backend, Started};
-use crate::channel::{Channel, Next, PATIENCE, Sender, Stream};
-use crate::command::{Command, Outcome, Output, Run};
+use crate::backend::{Backend, ResourceUsage, StartedSandbox};
+use crate::channel::{Channel, PATIENCE, RequestStream, StreamItem, StreamSender};
+use crate::command::{CommandKind, ProgramCommand, ProgramOutcome, ProgramStream};
 use crate::error::SandboxError;
 use crate::interpreter::Language;
-use crate::registry::Record;
-use crate::spec::Spec;
+use crate::registry::SandboxRecord;
+use crate::spec::SandboxSpec;
 use crate::visit;
 
-/// The folder that programs start in, and that users' files go to and come from.
+/// Working folder of programs, into which user files are copied and from which results are collected.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Where the interpreter's preparation is found inside.
+/// Folder in the sandbox with the startup files of the Python interpreter.
 pub(crate) const PYTHON_FOLDER: &str = "/run/assize/python";
 
-/// What is in it.
+/// Files in [`PYTHON_FOLDER`], by name and content.
 pub(crate) const PYTHON_FILES: [(&str, &str); 2] = [
     ("sitecustomize.py", include_str!("python/sitecustomize.py")),
     ("assize_gate.py", include_str!("python/assize_gate.py")),
 ];
 
-/// How much longer than its time a program may take to be reported before the sandbox is ended.
+/// How long after a program's time limit the host waits for the guest agent's report before it ends the sandbox.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A sandbox. Clones are the same sandbox; with the last of them it ends.
+/// A sandbox. Clones share the sandbox; dropping the last clone ends it.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     inner: Arc<Inner>,
 }
 
-/// What every program in a sandbox has in its environment. Programs are looked for in these folders
-/// before the usual ones.
+/// Default environment of every program in a sandbox. `PATH` has these folders before the usual ones.
 pub(crate) fn environment(folders: &[String]) -> BTreeMap<String, String> {
     const USUAL: [&str; 6] =
         ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -61,21 +60,21 @@ pub(crate) fn environment(folders: &[String]) -> BTreeMap<String, String> {
 #[derive(Debug)]
 struct Inner {
     id: String,
-    started: Started,
+    started: StartedSandbox,
     isolation: Isolation,
     backend: Arc<dyn Backend>,
-    spec: Spec,
+    spec: SandboxSpec,
     made: Instant,
-    /// An interpreter waits in it.
+    /// Whether an interpreter is pre-started in it.
     prepared: AtomicBool,
 }
 
 impl Sandbox {
-    /// Makes one.
+    /// Starts a sandbox.
     pub async fn start(
         backend: Arc<dyn Backend>,
-        identity: &crate::backend::Identity,
-        spec: Spec,
+        identity: &crate::backend::SandboxIdentity,
+        spec: SandboxSpec,
     ) -> Result<Sandbox, SandboxError> {
         if let Some(complaint) = spec.limits.complaint() {
             return Err(SandboxError::Limits(complaint));
@@ -87,23 +86,23 @@ impl Sandbox {
 
     fn of(
         id: String,
-        started: Started,
+        started: StartedSandbox,
         isolation: Isolation,
         backend: Arc<dyn Backend>,
-        spec: Spec,
+        spec: SandboxSpec,
     ) -> Sandbox {
         let (made, prepared) = (Instant::now(), AtomicBool::new(false));
         let inner = Inner { id, started, isolation, backend, spec, made, prepared };
         Sandbox { inner: Arc::new(inner) }
     }
 
-    /// One that another process made, reached through it.
+    /// Connects to a sandbox of another process, through the socket of that process.
     pub(crate) async fn visit(
         door: &std::path::Path,
-        record: &Record,
+        record: &SandboxRecord,
         backend: Arc<dyn Backend>,
     ) -> Result<Sandbox, SandboxError> {
-        // Its limits were laid on when it was made.
+        // The limits were set when the sandbox was created.
         let hello = Hello {
             version: VERSION,
             limits: GuestLimits::default(),
@@ -119,11 +118,11 @@ impl Sandbox {
         &self.inner.started.channel
     }
 
-    pub(crate) async fn account(&self) -> Account {
+    pub(crate) async fn account(&self) -> ResourceUsage {
         self.inner.started.cell.account().await
     }
 
-    /// Whether it is gone already.
+    /// Whether the sandbox has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.inner.started.channel.is_closed()
     }
@@ -132,13 +131,12 @@ impl Sandbox {
         self.inner.isolation
     }
 
-    /// The backend's own id: the container id with Docker, and else an id that no other sandbox of this
-    /// machine has.
+    /// Id of the sandbox: the container id with Docker, otherwise an id that is unique on this machine.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &SandboxSpec {
         &self.inner.spec
     }
 
@@ -146,20 +144,20 @@ impl Sandbox {
         self.inner.made.elapsed()
     }
 
-    /// Starts an interpreter that will be waiting when code comes.
+    /// Pre-starts a Python interpreter, so that the next code runs without the interpreter's startup time.
     pub async fn prepare(&self) -> Result<(), SandboxError> {
-        let mut command = Command::code(Language::Python).env("ASSIZE_GATE", "3");
+        let mut command = ProgramCommand::code(Language::Python).env("ASSIZE_GATE", "3");
         if self.inner.isolation == Isolation::Microvm {
             command = command.env("ASSIZE_REHEARSE", "1");
         }
         let exec = self.exec_request(&command)?;
-        let prepare = Prepare { argv: exec.argv, env: exec.env, cwd: exec.cwd };
-        self.ask(&Request::Prepare(prepare)).await?;
+        let prepare = PrepareRequest { argv: exec.argv, env: exec.env, cwd: exec.cwd };
+        self.ask(&GuestRequest::Prepare(prepare)).await?;
         self.inner.prepared.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Whether one waits.
+    /// Whether an interpreter is pre-started.
     pub(crate) fn is_prepared(&self) -> bool {
         self.inner.prepared.load(Ordering::Acquire)
     }
@@ -167,57 +165,59 @@ impl Sandbox {
     /// Starts a program.
     ///
     /// # Errors
-    /// When there is no such interpreter, or the sandbox is gone. That there is no such program is
-    /// told by [`Running`].
-    pub async fn exec(&self, command: Command) -> Result<Running, SandboxError> {
+    /// When the interpreter is missing or the sandbox has ended. A missing program is reported by [`Running`].
+    pub async fn exec(&self, command: ProgramCommand) -> Result<ProgramHandle, SandboxError> {
         let exec = self.exec_request(&command)?;
         let before = self.account().await;
         let wall = Duration::from_millis(exec.limits.wall_millis);
-        let stream = self.open(&Request::Exec(exec)).await?;
+        let stream = self.open(&GuestRequest::Exec(exec)).await?;
         let deadline = tokio::time::Instant::now() + wall + GRACE;
         let written = [0; port::COUNT];
         let begun = Instant::now();
         let ended = None;
-        Ok(Running { sandbox: self.clone(), stream, deadline, before, begun, written, ended })
+        Ok(ProgramHandle { sandbox: self.clone(), stream, deadline, before, begun, written, ended })
     }
 
-    /// Puts code at its place and runs it. Both are said in one breath. What the code started ends
-    /// with it, so that nothing changes any more when it is over.
+    /// Writes code to [`Language::code_path`] and runs it, without waiting between the two requests. All processes
+    /// that the code started are killed when it ends, so that no files change afterwards.
     ///
     /// # Errors
-    /// As [`Sandbox::exec`], and when there is no room for the code.
+    /// As [`Sandbox::exec`], and when the disk has no space for the code.
     pub async fn run(
         &self,
         language: Language,
         code: &[u8],
-        command: Command,
-    ) -> Result<Running, SandboxError> {
+        command: ProgramCommand,
+    ) -> Result<ProgramHandle, SandboxError> {
         let writing = self.begin_write(language.code_path(), code, 0o644).await?;
-        let running = self.exec(Command { run: Run::Code(language), ..command }).await?;
+        let running =
+            self.exec(ProgramCommand { run: CommandKind::Code(language), ..command }).await?;
         self.reply(writing).await?;
         Ok(running)
     }
 
-    fn exec_request(&self, command: &Command) -> Result<Exec, SandboxError> {
+    fn exec_request(&self, command: &ProgramCommand) -> Result<ExecRequest, SandboxError> {
         let limits = &self.inner.spec.limits;
         let mut env = BTreeMap::new();
         let mut prepared = false;
         let argv = match &command.run {
-            Run::Program(program) => vec![program.clone()],
-            Run::Code(language) => {
+            CommandKind::Program(program) => vec![program.clone()],
+            CommandKind::Code(language) => {
                 if *language == Language::Python {
-                    // What only the start of an interpreter heeds cannot be told to one that waits.
-                    let waits = self.inner.prepared.swap(false, Ordering::AcqRel);
-                    prepared = waits && !command.env.keys().any(|name| name.starts_with("PYTHON"));
+                    // Python reads these variables only at startup: a pre-started interpreter would ignore them.
+                    let ready = self.inner.prepared.swap(false, Ordering::AcqRel);
+                    prepared = ready && !command.env.keys().any(|name| name.starts_with("PYTHON"));
                 }
                 self.interpret(*language, language.code_path(), &mut env)?
             }
-            Run::Script(language, path) => self.interpret(*language, path, &mut env)?,
+            CommandKind::Script(language, path) => self.interpret(*language, path, &mut env)?,
         };
         for (name, value) in &command.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                let reason = format!("`{name}` cannot be a variable of the environment");
-                return Err(Failure { cause: Cause::Invalid, message: reason }.into());
+                let reason = format!("invalid environment variable `{name}`");
+                return Err(
+                    GuestFailure { cause: GuestFailureCause::Invalid, message: reason }.into()
+                );
             }
             let value = match env.get(name) {
                 Some(ours) if name == "PYTHONPATH" => format!("{ours}:{value}"),
@@ -226,7 +226,7 @@ impl Sandbox {
             env.insert(name.clone(), value);
         }
         let wall = command.wall.map_or(limits.wall, |wall| wall.min(limits.wall));
-        Ok(Exec {
+        Ok(ExecRequest {
             argv: argv.into_iter().chain(command.args.iter().cloned()).collect(),
             env,
             cwd: command.cwd.clone().unwrap_or_else(|| WORKSPACE.to_owned()),
@@ -237,11 +237,11 @@ impl Sandbox {
             },
             talk: command.talk,
             prepared,
-            ends_all: !matches!(command.run, Run::Program(_)),
+            ends_all: !matches!(command.run, CommandKind::Program(_)),
         })
     }
 
-    /// The words that have code interpreted, and what its interpreter needs in its environment.
+    /// Command line that runs a script; adds the variables that its interpreter needs to `env`.
     fn interpret(
         &self,
         language: Language,
@@ -252,7 +252,7 @@ impl Sandbox {
             env.insert("PYTHONPATH".to_owned(), format!("{PYTHON_FOLDER}:{WORKSPACE}"));
         }
         if self.inner.isolation != self.inner.backend.isolation() {
-            // Where its interpreters are, only its maker knows.
+            // A sandbox of another process with another backend: only that process knows its interpreters.
             return Err(SandboxError::NoInterpreter(language, self.inner.isolation));
         }
         let program = self.inner.backend.interpreter(language)?;
@@ -260,12 +260,12 @@ impl Sandbox {
         Ok([program].into_iter().chain(flags).chain([path.to_owned()]).collect())
     }
 
-    /// Writes a file, with the folders on the way to it.
+    /// Writes a file and creates its parent folders.
     pub async fn write(&self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.write_with_mode(path, bytes, 0o644).await
     }
 
-    /// The same, with other rights than to read and write.
+    /// Writes a file with the given permission bits.
     pub async fn write_with_mode(
         &self,
         path: &str,
@@ -281,189 +281,194 @@ impl Sandbox {
         path: &str,
         bytes: &[u8],
         mode: u32,
-    ) -> Result<Stream, SandboxError> {
-        let stream = self.open(&Request::Write { path: path.to_owned(), mode }).await?;
+    ) -> Result<RequestStream, SandboxError> {
+        let stream = self.open(&GuestRequest::Write { path: path.to_owned(), mode }).await?;
         let sender = stream.sender();
         match tokio::time::timeout(PATIENCE, sender.send(bytes)).await {
-            // Refused before all was sent; the reply says why.
+            // If the guest agent refused before all was sent, its reply has the reason.
             Ok(Ok(_)) => sender.close(),
             Ok(Err(gone)) => return Err(self.why_gone(gone.0).await),
-            Err(_) => return Err(SandboxError::Broke("the guest does not answer".to_owned())),
+            Err(_) => return Err(SandboxError::Broke(NO_RESPONSE.to_owned())),
         }
         Ok(stream)
     }
 
-    async fn reply(&self, mut stream: Stream) -> Result<Reply, SandboxError> {
+    async fn reply(&self, mut stream: RequestStream) -> Result<GuestReply, SandboxError> {
         match stream.reply().await {
             Ok(reply) => read_reply(reply),
             Err(gone) => Err(self.why_gone(gone.0).await),
         }
     }
 
-    /// Reads a file of at most that many bytes.
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
-    /// When there is none, it is larger, or it is no plain file.
+    /// When the file is missing, larger, or not a regular file.
     pub async fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        let mut stream = self.open(&Request::Read { path: path.to_owned(), limit }).await?;
+        let mut stream = self.open(&GuestRequest::Read { path: path.to_owned(), limit }).await?;
         let mut bytes = Vec::new();
         loop {
             let next = match tokio::time::timeout(PATIENCE, stream.next()).await {
                 Ok(next) => next,
-                Err(_) => return Err(SandboxError::Broke("the guest does not answer".to_owned())),
+                Err(_) => return Err(SandboxError::Broke(NO_RESPONSE.to_owned())),
             };
             match next {
-                Ok(Next::Piece(piece)) => {
+                Ok(StreamItem::Piece(piece)) => {
                     bytes.extend_from_slice(&piece.bytes);
                     if bytes.len() as u64 > limit {
-                        return Err(SandboxError::Broke(
-                            "the guest sent more than was asked for".to_owned(),
-                        ));
+                        let reason = "the guest agent sent more than the requested limit";
+                        return Err(SandboxError::Broke(reason.to_owned()));
                     }
                 }
-                Ok(Next::Reply(reply)) => return read_reply(reply).map(|_| bytes),
+                Ok(StreamItem::Reply(reply)) => return read_reply(reply).map(|_| bytes),
                 Err(gone) => return Err(self.why_gone(gone.0).await),
             }
         }
     }
 
-    /// What is in a folder, by name.
-    pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SandboxError> {
-        match self.ask(&Request::List { path: path.to_owned() }).await? {
-            Reply::Entries(entries) => Ok(entries),
-            _ => Err(SandboxError::Broke("the guest gave no list".to_owned())),
+    /// Entries of a folder, sorted by name.
+    pub async fn list(&self, path: &str) -> Result<Vec<FolderEntry>, SandboxError> {
+        match self.ask(&GuestRequest::List { path: path.to_owned() }).await? {
+            GuestReply::Entries(entries) => Ok(entries),
+            _ => Err(SandboxError::Broke(UNEXPECTED_REPLY.to_owned())),
         }
     }
 
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a folder recursively.
     pub async fn remove(&self, path: &str) -> Result<(), SandboxError> {
-        self.ask(&Request::Remove { path: path.to_owned() }).await.map(drop)
+        self.ask(&GuestRequest::Remove { path: path.to_owned() }).await.map(drop)
     }
 
-    /// Ends everything in it at once, and waits until nothing of it is left.
+    /// Kills everything in the sandbox and waits until it is removed.
     pub async fn end(&self) {
         self.inner.started.cell.end().await;
     }
 
-    /// Waits until the sandbox is gone, for whatever reason. The future does not keep it there.
+    /// Waits until the sandbox has ended. The future does not keep the sandbox alive.
     pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
         let closed = self.inner.started.channel.closed();
         async move { drop(closed.await) }
     }
 
-    /// The same sandbox for another request of its shape, with that request's limits of time and output.
-    /// `None` if it is in use elsewhere.
-    pub(crate) fn adapted(mut self, spec: &Spec) -> Option<Sandbox> {
+    /// Applies the time and output limits of a request of the same shape. `None` if the sandbox has other clones.
+    pub(crate) fn adapted(mut self, spec: &SandboxSpec) -> Option<Sandbox> {
         debug_assert_eq!(self.inner.spec.shape(), spec.shape());
         Arc::get_mut(&mut self.inner)?.spec = spec.clone();
         Some(self)
     }
 
-    async fn open(&self, request: &Request) -> Result<Stream, SandboxError> {
+    async fn open(&self, request: &GuestRequest) -> Result<RequestStream, SandboxError> {
         match self.inner.started.channel.open(request) {
             Ok(stream) => Ok(stream),
             Err(gone) => Err(self.why_gone(gone.0).await),
         }
     }
 
-    async fn ask(&self, request: &Request) -> Result<Reply, SandboxError> {
+    async fn ask(&self, request: &GuestRequest) -> Result<GuestReply, SandboxError> {
         self.reply(self.open(request).await?).await
     }
 
-    /// What the guest said at last tells more than that it is gone.
+    /// The error of a closed channel, with the guest agent's diagnostic output if there is any.
     async fn why_gone(&self, reason: String) -> SandboxError {
         match self.inner.started.cell.last_words().await {
-            Some(words) => SandboxError::Broke(format!("{reason}: {words}")),
+            Some(output) => SandboxError::Broke(format!("{reason}: {output}")),
             None => SandboxError::Broke(reason),
         }
     }
 }
 
-fn read_reply(reply: Reply) -> Result<Reply, SandboxError> {
+const NO_RESPONSE: &str = "the guest agent does not respond";
+const UNEXPECTED_REPLY: &str = "the guest agent sent an unexpected reply";
+
+fn read_reply(reply: GuestReply) -> Result<GuestReply, SandboxError> {
     match reply {
-        Reply::Failed(failure) => Err(failure.into()),
+        GuestReply::Failed(failure) => Err(failure.into()),
         reply => Ok(reply),
     }
 }
 
-/// A program that runs. Dropped, it is killed.
+/// A running program. Dropping it kills the program.
 #[derive(Debug)]
-pub struct Running {
+pub struct ProgramHandle {
     sandbox: Sandbox,
-    stream: Stream,
+    stream: RequestStream,
     deadline: tokio::time::Instant,
-    before: Account,
+    before: ResourceUsage,
     begun: Instant,
-    /// How much it wrote, by port.
+    /// Bytes that the program has written, by port.
     written: [u64; port::COUNT],
-    /// The guest agent's report of its end, kept while the outcome is put together: a caller may drop
-    /// [`Running::next`] meanwhile and call it again.
-    ended: Option<Ended>,
+    /// The guest agent's report of the program's end. Kept because a caller may drop [`Running::next`] while the
+    /// outcome is computed, and call it again.
+    ended: Option<ProgramExit>,
 }
 
-/// What a program does next.
+/// Event of a running program.
 #[derive(Debug)]
-pub enum Event {
-    Wrote(Output, Vec<u8>),
-    /// Only from a program that may talk to the host; see [`Sandbox::work`].
+pub enum ProgramEvent {
+    Wrote(ProgramStream, Vec<u8>),
+    /// Bytes of messages to the host; only from a program started by [`Sandbox::work`].
     Said(Vec<u8>),
-    Ended(Outcome),
+    Ended(ProgramOutcome),
 }
 
-impl Running {
-    /// What it writes as it comes, and its end. Nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> Result<Event, SandboxError> {
+impl ProgramHandle {
+    /// The program's next output, or its end. Cancel-safe: no output is lost when the future is dropped.
+    pub async fn next(&mut self) -> Result<ProgramEvent, SandboxError> {
         if let Some(ended) = self.ended.clone() {
-            return Ok(Event::Ended(self.outcome(ended).await));
+            return Ok(ProgramEvent::Ended(self.outcome(ended).await));
         }
-        // Whoever takes long to read does not make the program late.
+        // A slow caller must not make the program count as timed out.
         let latest = self.deadline.max(tokio::time::Instant::now() + GRACE);
         match tokio::time::timeout_at(latest, self.stream.next()).await {
-            Ok(Ok(Next::Piece(piece))) => {
+            Ok(Ok(StreamItem::Piece(piece))) => {
                 let written = &mut self.written[usize::from(piece.port)];
                 *written += piece.bytes.len() as u64;
-                // The guest cuts it; one that does not is not ours any more.
+                // The guest agent truncates the output; one that does not is compromised.
                 if piece.port != port::TALK && *written > self.sandbox.spec().limits.output {
                     self.sandbox.end().await;
-                    return Err(SandboxError::Broke("the guest sent more than it may".to_owned()));
+                    let reason = "the guest agent sent more than the output limit";
+                    return Err(SandboxError::Broke(reason.to_owned()));
                 }
                 Ok(match piece.port {
-                    port::TALK => Event::Said(piece.bytes),
-                    port::ERR => Event::Wrote(Output::Stderr, piece.bytes),
-                    _ => Event::Wrote(Output::Stdout, piece.bytes),
+                    port::TALK => ProgramEvent::Said(piece.bytes),
+                    port::ERR => ProgramEvent::Wrote(ProgramStream::Stderr, piece.bytes),
+                    _ => ProgramEvent::Wrote(ProgramStream::Stdout, piece.bytes),
                 })
             }
-            Ok(Ok(Next::Reply(Reply::Ended(ended)))) => {
+            Ok(Ok(StreamItem::Reply(GuestReply::Ended(ended)))) => {
                 self.ended = Some(ended.clone());
-                Ok(Event::Ended(self.outcome(ended).await))
+                Ok(ProgramEvent::Ended(self.outcome(ended).await))
             }
-            Ok(Ok(Next::Reply(reply))) => {
+            Ok(Ok(StreamItem::Reply(reply))) => {
                 read_reply(reply)?;
-                Err(SandboxError::Broke(
-                    "the guest gave another answer than to what was asked".to_owned(),
-                ))
+                Err(SandboxError::Broke(UNEXPECTED_REPLY.to_owned()))
             }
             Ok(Err(gone)) => {
-                // When memory runs out and nothing else is left to end, the guest itself goes.
+                // When memory runs out and no other process is left, the kernel kills the guest agent.
                 if self.sandbox.account().await.out_of_memory > self.before.out_of_memory {
-                    let ended = Ended { signal: Some(9), ..Ended::default() };
-                    return Ok(Event::Ended(self.outcome(ended).await));
+                    let ended = ProgramExit { signal: Some(9), ..ProgramExit::default() };
+                    return Ok(ProgramEvent::Ended(self.outcome(ended).await));
                 }
                 Err(self.sandbox.why_gone(gone.0).await)
             }
-            // The guest should have ended it long ago.
+            // The guest agent failed to enforce the time limit.
             Err(_) => {
                 self.sandbox.end().await;
                 let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-                let ended = Ended { signal: Some(9), timed_out: true, micros, ..Ended::default() };
-                Ok(Event::Ended(self.outcome(ended).await))
+                let ended = ProgramExit {
+                    signal: Some(9),
+                    timed_out: true,
+                    micros,
+                    ..ProgramExit::default()
+                };
+                Ok(ProgramEvent::Ended(self.outcome(ended).await))
             }
         }
     }
 
-    async fn outcome(&self, ended: Ended) -> Outcome {
+    async fn outcome(&self, ended: ProgramExit) -> ProgramOutcome {
         let account = self.sandbox.account().await;
-        Outcome {
+        ProgramOutcome {
             exit_code: ended.exit_code,
             signal: ended.signal,
             timed_out: ended.timed_out,
@@ -476,28 +481,28 @@ impl Running {
         }
     }
 
-    /// All it writes, and how it ended.
-    pub async fn finish(self) -> Result<Finished, SandboxError> {
+    /// Waits for the program to end; returns its output and outcome.
+    pub async fn finish(self) -> Result<FinishedProgram, SandboxError> {
         self.finish_telling(|_, _| {}).await
     }
 
-    /// The same, and tells what it writes as it comes.
+    /// Like [`Running::finish`], and also passes each piece of output to a callback as it arrives.
     pub async fn finish_telling(
         mut self,
-        mut tell: impl FnMut(Output, &[u8]),
-    ) -> Result<Finished, SandboxError> {
-        let mut finished = Finished::default();
+        mut tell: impl FnMut(ProgramStream, &[u8]),
+    ) -> Result<FinishedProgram, SandboxError> {
+        let mut finished = FinishedProgram::default();
         loop {
             match self.next().await? {
-                Event::Wrote(output, bytes) => {
+                ProgramEvent::Wrote(output, bytes) => {
                     tell(output, &bytes);
                     match output {
-                        Output::Stdout => finished.stdout.extend_from_slice(&bytes),
-                        Output::Stderr => finished.stderr.extend_from_slice(&bytes),
+                        ProgramStream::Stdout => finished.stdout.extend_from_slice(&bytes),
+                        ProgramStream::Stderr => finished.stderr.extend_from_slice(&bytes),
                     }
                 }
-                Event::Said(_) => {}
-                Event::Ended(outcome) => {
+                ProgramEvent::Said(_) => {}
+                ProgramEvent::Ended(outcome) => {
                     finished.outcome = outcome;
                     return Ok(finished);
                 }
@@ -505,34 +510,34 @@ impl Running {
         }
     }
 
-    /// Passes on what it writes as it comes; tells how it ended.
+    /// Passes the output to an async callback as it arrives; returns the outcome.
     ///
     /// # Errors
-    /// As [`Running::next`], and when `pass` fails: the program is killed then.
+    /// As [`Running::next`], and when `pass` fails, which kills the program.
     pub async fn follow<E: From<SandboxError>>(
         mut self,
-        mut pass: impl AsyncFnMut(Output, &[u8]) -> Result<(), E>,
-    ) -> Result<Outcome, E> {
+        mut pass: impl AsyncFnMut(ProgramStream, &[u8]) -> Result<(), E>,
+    ) -> Result<ProgramOutcome, E> {
         loop {
             match self.next().await? {
-                Event::Wrote(output, bytes) => pass(output, &bytes).await?,
-                Event::Said(_) => {}
-                Event::Ended(outcome) => return Ok(outcome),
+                ProgramEvent::Wrote(output, bytes) => pass(output, &bytes).await?,
+                ProgramEvent::Said(_) => {}
+                ProgramEvent::Ended(outcome) => return Ok(outcome),
             }
         }
     }
 
-    /// What it says to the host, as frames that are still to be read, and what is said to it.
-    pub(crate) fn talk(&self) -> Sender {
+    /// Sender for messages to the program, for programs started by [`Sandbox::work`].
+    pub(crate) fn talk(&self) -> StreamSender {
         self.stream.sender_on(port::TALK)
     }
 
-    /// Its standard input, to be written to beside reading what it writes.
-    pub fn stdin(&self) -> Stdin {
-        Stdin(self.stream.sender())
+    /// Writer for the program's standard input, usable while its output is read.
+    pub fn stdin(&self) -> ProgramStdin {
+        ProgramStdin(self.stream.sender())
     }
 
-    /// Passes a reader on to its standard input, until the reader ends or the program reads no more.
+    /// Copies a reader to the program's standard input in the background, until either side ends.
     pub fn feed(&self, mut from: impl AsyncRead + Unpin + Send + 'static) {
         let to = self.stdin();
         tokio::spawn(async move {
@@ -546,31 +551,31 @@ impl Running {
         });
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     pub async fn signal(&self, signal: i32) -> Result<(), SandboxError> {
-        self.sandbox.ask(&Request::Signal { exec: self.stream.id(), signal }).await.map(drop)
+        self.sandbox.ask(&GuestRequest::Signal { exec: self.stream.id(), signal }).await.map(drop)
     }
 
-    /// Kills it and everything it started; its end still comes.
+    /// Kills the program and everything it started. [`Running::next`] still reports its end.
     pub fn kill(&self) {
         self.stream.cancel();
     }
 }
 
-/// What a program wrote and how it ended.
+/// Output and outcome of a finished program.
 #[derive(Debug, Clone, Default)]
-pub struct Finished {
+pub struct FinishedProgram {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    pub outcome: Outcome,
+    pub outcome: ProgramOutcome,
 }
 
-/// The standard input of a program.
+/// Writer for the standard input of a program.
 #[derive(Debug)]
-pub struct Stdin(Sender);
+pub struct ProgramStdin(StreamSender);
 
-impl Stdin {
-    /// Writes as fast as the program reads. `false` when it does not want any more.
+impl ProgramStdin {
+    /// Writes as fast as the program reads. Returns `false` when the program takes no more input.
     pub async fn write(&self, bytes: &[u8]) -> Result<bool, SandboxError> {
         Ok(self.0.send(bytes).await?)
     }

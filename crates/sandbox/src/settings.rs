@@ -1,17 +1,17 @@
-//! Settings that a run was started with, as they are stored with it.
+//! The settings that are stored with a run.
 
-use assize_config::{Limits, Settings};
+use assize_config::{SandboxLimits, Settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// Settings that a run was started with, a part of its input: they hold when it is resumed.
+/// Settings that a run was started with. They are part of the run's input and also apply when it is resumed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
-    pub limits: Limits,
+    pub limits: SandboxLimits,
     pub image: Option<String>,
-    /// The isolation that was asked for; it holds when the run is resumed, unless another is asked for then.
+    /// The requested isolation; a resumed run uses it unless the resume request overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub temperature: f64,
@@ -21,10 +21,10 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Settings of a new run, which this provider and model answer.
+    /// Settings of a new run that uses this provider and model.
     pub fn new(
         settings: &Settings,
-        (limits, image): (Limits, Option<String>),
+        (limits, image): (SandboxLimits, Option<String>),
         (provider, model): (&str, &str),
     ) -> RunSettings {
         RunSettings {
@@ -38,12 +38,16 @@ impl RunSettings {
         }
     }
 
-    /// The sandboxes of the run.
-    pub fn spec(&self) -> Spec {
-        Spec { image: self.image.clone(), limits: self.limits.clone(), ..Spec::default() }
+    /// Spec of the run's sandboxes.
+    pub fn spec(&self) -> SandboxSpec {
+        SandboxSpec {
+            image: self.image.clone(),
+            limits: self.limits.clone(),
+            ..SandboxSpec::default()
+        }
     }
 
-    /// The provider and the model that answer.
+    /// Provider and model of the run.
     pub fn model(&self) -> (&str, &str) {
         (&self.provider, &self.model)
     }

@@ -1,40 +1,40 @@
-//! What a sandbox is to be: its limits, its layers, its labels.
+//! Specification of a sandbox: image, layers, limits, labels.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assize_config::Limits;
+use assize_config::SandboxLimits;
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A folder of the host that is seen read-only in the sandbox, known by what is in it.
+/// A host folder mounted read-only in the sandbox, identified by a digest of its contents.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Layer {
+pub struct SandboxLayer {
     pub digest: Fingerprint,
     pub from: PathBuf,
-    /// Where it is seen in the sandbox.
+    /// Mount path in the sandbox.
     pub at: String,
 }
 
-/// The folder in which all layers are seen.
+/// Folder in the sandbox under which all layers are mounted.
 pub const LAYERS: &str = "/opt/layers";
 
-impl Layer {
-    /// Takes a folder as it is now; nobody may change it from then on.
-    pub fn of(folder: &Path) -> std::io::Result<Layer> {
+impl SandboxLayer {
+    /// Makes a layer of a folder's current contents. The folder must not change afterwards.
+    pub fn of(folder: &Path) -> std::io::Result<SandboxLayer> {
         let from = folder.canonicalize()?;
         let mut hash = Sha256::new();
         digest(&from, Path::new(""), &mut hash)?;
         let digest = Fingerprint::from_bytes(hash.finalize().into());
         let at = format!("{LAYERS}/{}", &digest.to_string()[..16]);
-        Ok(Layer { digest, from, at })
+        Ok(SandboxLayer { digest, from, at })
     }
 }
 
-/// Names, kinds and contents, in order of names.
+/// Hashes the names, kinds and contents below a folder, sorted by name.
 fn digest(root: &Path, below: &Path, hash: &mut Sha256) -> std::io::Result<()> {
     let mut entries: Vec<_> =
         std::fs::read_dir(root.join(below))?.collect::<Result<Vec<_>, _>>()?;
@@ -69,32 +69,32 @@ fn digest(root: &Path, below: &Path, hash: &mut Sha256) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A sandbox to be made.
+/// Specification of a sandbox to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Spec {
-    /// The image whose files are seen; the backend's own if `None`.
+pub struct SandboxSpec {
+    /// The image to use; the backend's default image if `None`.
     pub image: Option<String>,
-    pub layers: Vec<Layer>,
-    pub limits: Limits,
+    pub layers: Vec<SandboxLayer>,
+    pub limits: SandboxLimits,
     pub labels: BTreeMap<String, String>,
-    /// Where it should be, for those who have more than one place.
+    /// Preferred region, for a deployment with several.
     pub region: Option<String>,
-    /// After this it is removed, used or not; the manager's own if `None`.
+    /// Lifetime after which the sandbox is removed even if it is in use; the manager's default if `None`.
     pub time_to_live: Option<Duration>,
 }
 
-impl Spec {
-    /// The part that cannot be changed once the sandbox is there, and that an idle one must share with a request to serve
-    /// it. Time and output are limits of each execution, which the host sends along with it.
-    pub(crate) fn shape(&self) -> Spec {
-        let limits = Limits { wall: Duration::ZERO, output: 0, ..self.limits.clone() };
-        Spec { limits, ..self.unlabelled() }
+impl SandboxSpec {
+    /// The part of the spec that is fixed once the sandbox exists; an idle sandbox serves a request of the same
+    /// shape. Time and output limits are excluded: the host sends them with each execution.
+    pub(crate) fn shape(&self) -> SandboxSpec {
+        let limits = SandboxLimits { wall: Duration::ZERO, output: 0, ..self.limits.clone() };
+        SandboxSpec { limits, ..self.unlabelled() }
     }
 
-    /// The same without labels and the like, which are of a request and not of a sandbox.
-    pub(crate) fn unlabelled(&self) -> Spec {
-        let Spec { image, layers, limits, .. } = self.clone();
-        Spec { image, layers, limits, ..Spec::default() }
+    /// The spec without labels, region and lifetime, which belong to a request and not to a sandbox.
+    pub(crate) fn unlabelled(&self) -> SandboxSpec {
+        let SandboxSpec { image, layers, limits, .. } = self.clone();
+        SandboxSpec { image, layers, limits, ..SandboxSpec::default() }
     }
 }
 
@@ -103,13 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_is_known_by_what_is_in_it() {
+    fn layer_digest_depends_on_contents_alone() {
         let make = |text: &str| {
             let folder = tempfile::tempdir().unwrap();
             std::fs::create_dir(folder.path().join("a")).unwrap();
             std::fs::write(folder.path().join("a/b"), text).unwrap();
             std::os::unix::fs::symlink("a/b", folder.path().join("c")).unwrap();
-            (Layer::of(folder.path()).unwrap(), folder)
+            (SandboxLayer::of(folder.path()).unwrap(), folder)
         };
         let (one, two, other) = (make("x"), make("x"), make("y"));
         assert_eq!(one.0.digest, two.0.digest);

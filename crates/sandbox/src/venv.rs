@@ -1,4 +1,4 @@
-//! Python virtual environments: what a sandbox needs to see of one.
+//! Python virtual environments and the files that a sandbox needs of them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use crate::interpreter::{Interpreter, Language, is_program, is_script, is_system
 /// A Python virtual environment. It is read, never run: it may come with an untrusted repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualEnvironment {
-    /// Its folder, through no link.
+    /// Its folder, with all symlinks resolved.
     pub folder: PathBuf,
-    /// The interpreter that it was made from, through no link.
+    /// The interpreter that it was created from, with all symlinks resolved.
     pub base: PathBuf,
-    /// The version that its packages are for, such as `python3.11`.
+    /// The Python version of its packages, such as `python3.11`.
     pub version: String,
 }
 
@@ -19,7 +19,7 @@ impl VirtualEnvironment {
     /// Reads a virtual environment, given as its folder or as the interpreter in it.
     ///
     /// # Errors
-    /// When it is none, with the reason.
+    /// When the path is not a valid virtual environment, with the reason.
     pub fn read(path: &Path) -> Result<VirtualEnvironment, String> {
         let shown = path.display();
         let named = match path.is_file() {
@@ -46,13 +46,13 @@ impl VirtualEnvironment {
         for part in environment.parts() {
             let inside = part.canonicalize().is_ok_and(|to| to.starts_with(&environment.folder));
             if !inside {
-                return Err(format!("`{}` leads out of the virtual environment", part.display()));
+                return Err(format!("`{}` links outside the virtual environment", part.display()));
             }
         }
         Ok(environment)
     }
 
-    /// The interpreter, with the parts that a jail must see.
+    /// The interpreter, with the files that a jail must mount.
     pub fn interpreter(&self) -> Interpreter {
         let mut pieces = self.parts();
         pieces.extend(pieces_of(&self.base));
@@ -64,7 +64,7 @@ impl VirtualEnvironment {
         self.folder.join("lib").join(&self.version).join("site-packages")
     }
 
-    /// Whether its interpreter is a Python beside its own library, and not any other program.
+    /// Whether its interpreter is a Python next to its standard library, and not some other program.
     pub fn has_python_installation(&self) -> bool {
         let named = self
             .base
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::interpreter::links_to;
 
-    /// A folder with a virtual environment of the system's Python.
+    /// A folder with a virtual environment `.venv` whose interpreter is a program of the system.
     fn environment() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let venv = folder.path().join(".venv");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_to_the_interpreter_is_known() {
+    fn all_links_to_the_interpreter_are_recorded() {
         let folder = environment();
         let root = folder.path().canonicalize().unwrap();
         let installed = root.join("pythons/3.11.7");
@@ -145,13 +145,13 @@ mod tests {
         let expected = [program, root.join("pythons/3.11"), installed.join("bin/python3")];
         assert_eq!(links, expected);
         assert!(interpreter.pieces.contains(&installed.join("lib")));
-        // A loop of links ends.
+        // A symlink loop ends.
         symlink("loop", root.join("loop")).unwrap();
         assert!(links_to(&root.join("loop")).len() <= 40);
     }
 
     #[test]
-    fn hostile_environment_is_refused_and_never_run() {
+    fn hostile_environment_is_rejected_and_never_run() {
         let refused = |spoil: &dyn Fn(&Path)| {
             let folder = environment();
             let venv = folder.path().join(".venv");
@@ -160,7 +160,7 @@ mod tests {
         };
         let why = refused(&|venv| std::fs::remove_file(venv.join("pyvenv.cfg")).unwrap());
         assert!(why.contains("no `pyvenv.cfg`"), "{why}");
-        // A script in the place of the interpreter would be run to ask what it starts.
+        // A script as the interpreter would have to be run to find the real interpreter.
         let why = refused(&|venv| {
             use std::os::unix::fs::PermissionsExt;
             let program = venv.join("bin/python3");
@@ -173,7 +173,7 @@ mod tests {
             std::fs::remove_file(venv.join("lib64")).unwrap();
             symlink("/etc", venv.join("lib64")).unwrap();
         });
-        assert!(why.contains("leads out"), "{why}");
+        assert!(why.contains("links outside"), "{why}");
         let why = refused(&|venv| std::fs::remove_dir_all(venv.join("lib")).unwrap());
         assert!(why.contains("no packages"), "{why}");
     }

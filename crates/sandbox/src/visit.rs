@@ -1,14 +1,15 @@
-//! Sandboxes of other processes: each is reached through the one that made it.
+//! Use of a named sandbox from another process than the one that created it (its owner).
 //!
-//! A visitor knocks at the maker's door and says in one line of JSON what it wants. To use a sandbox
-//! it then speaks the guest's own protocol, and the maker passes each stream on.
+//! A client connects to the owner's socket and sends its request as one line of JSON. To use a sandbox, it then speaks
+//! the guest agent's protocol on the same connection, and the owner relays each stream.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_protocol::{
-    Decoder, Exec, Frame, Hello, Kind, Request, StreamId, VERSION, WINDOW, Welcome, port,
+    ExecRequest, Frame, FrameDecoder, FrameKind, GuestRequest, Hello, StreamId, VERSION, WINDOW,
+    Welcome, port,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,69 +19,76 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::{Account, Cell, Started};
-use crate::channel::{Channel, Next, Sender};
+use crate::backend::{ResourceUsage, SandboxHandle, StartedSandbox};
+use crate::channel::{Channel, StreamItem, StreamSender};
 use crate::error::SandboxError;
-use crate::registry::ShortPath;
+use crate::registry::ShortSocketPath;
 use crate::sandbox::Sandbox;
 
-/// What a visitor wants.
+/// Request of a client.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Wish {
-    /// To use a sandbox from now on.
+pub(crate) enum RemoteRequest {
+    /// Use a sandbox: the connection becomes a channel to its guest agent.
     Use { id: String },
-    /// To know what it has used.
+    /// Report the resource usage of a sandbox.
     Account { id: String },
-    /// To end it.
+    /// End a sandbox.
     End { id: String },
 }
 
-/// What is answered.
+/// Reply of the owner.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
     Yes,
-    Account(Account),
+    Account(ResourceUsage),
     No(String),
 }
 
-/// Who answers at the door.
+/// The sandboxes of an owner process.
 #[async_trait]
-pub(crate) trait Host: Send + Sync + 'static {
-    /// The sandbox, once it is ready.
+pub(crate) trait SandboxOwner: Send + Sync + 'static {
+    /// Waits until the sandbox is ready and returns it.
     async fn sandbox(&self, id: &str) -> Option<Sandbox>;
     async fn end(&self, id: &str);
 }
 
-/// The longest line that is read from a visitor.
-const LONGEST: u64 = 64 * 1024;
+/// Maximum length of a request or reply line.
+const MAX_LINE: u64 = 64 * 1024;
 
-/// Answers one visitor. When it is time to stop, what was understood is still answered, as it may be
-/// the reason to stop.
-pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: CancellationToken) {
+/// Serves one client. A request read before `stop` is still answered: it may have caused the stop.
+pub(crate) async fn answer(
+    host: Arc<dyn SandboxOwner>,
+    connection: UnixStream,
+    stop: CancellationToken,
+) {
     let (input, mut output) = connection.into_split();
     let mut input = BufReader::new(input);
     let mut line = String::new();
-    let heard = tokio::select! {
+    let read = tokio::select! {
         () = stop.cancelled() => return,
-        heard = async { (&mut input).take(LONGEST).read_line(&mut line).await } => heard,
+        read = async { (&mut input).take(MAX_LINE).read_line(&mut line).await } => read,
     };
-    if heard.is_err() {
+    if read.is_err() {
         return;
     }
-    let wish = serde_json::from_str::<Wish>(&line);
-    let id = match &wish {
-        Ok(Wish::Use { id } | Wish::Account { id } | Wish::End { id }) => id.clone(),
+    let request = serde_json::from_str::<RemoteRequest>(&line);
+    let id = match &request {
+        Ok(
+            RemoteRequest::Use { id } | RemoteRequest::Account { id } | RemoteRequest::End { id },
+        ) => id.clone(),
         Err(_) => String::new(),
     };
     let sandbox = host.sandbox(&id).await;
-    let answer = match (&wish, &sandbox) {
-        (Err(error), _) => Answer::No(format!("this cannot be understood: {error}")),
-        (Ok(_), None) => Answer::No("the sandbox is gone".to_owned()),
-        (Ok(Wish::Use { .. }), Some(_)) => Answer::Yes,
-        (Ok(Wish::Account { .. }), Some(sandbox)) => Answer::Account(sandbox.account().await),
-        (Ok(Wish::End { .. }), Some(_)) => {
+    let answer = match (&request, &sandbox) {
+        (Err(error), _) => Answer::No(format!("invalid request: {error}")),
+        (Ok(_), None) => Answer::No("the sandbox has ended".to_owned()),
+        (Ok(RemoteRequest::Use { .. }), Some(_)) => Answer::Yes,
+        (Ok(RemoteRequest::Account { .. }), Some(sandbox)) => {
+            Answer::Account(sandbox.account().await)
+        }
+        (Ok(RemoteRequest::End { .. }), Some(_)) => {
             host.end(&id).await;
             Answer::Yes
         }
@@ -90,7 +98,7 @@ pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: Ca
     if output.write_all(&text).await.is_err() {
         return;
     }
-    if let (Ok(Wish::Use { .. }), Some(sandbox)) = (wish, sandbox) {
+    if let (Ok(RemoteRequest::Use { .. }), Some(sandbox)) = (request, sandbox) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = sandbox.gone() => {}
@@ -99,14 +107,14 @@ pub(crate) async fn answer(host: Arc<dyn Host>, connection: UnixStream, stop: Ca
     }
 }
 
-/// A stream of a visitor's that is passed on.
-struct Passed {
-    guests: StreamId,
-    /// What is to be passed on, and after the last of it that no more comes. Never more than a
-    /// window of it: the visitor has credit for no more.
+/// A relayed stream of a client.
+struct Relayed {
+    /// Id of the stream on the channel to the guest agent.
+    guest_stream: StreamId,
+    /// Input to relay; `None` marks its end. Never holds more than one window, as the client has no more credit.
     input: mpsc::UnboundedSender<Option<Vec<u8>>>,
-    /// What the visitor still has room for, by port.
-    room: [Arc<Semaphore>; port::COUNT],
+    /// The client's credit on each port.
+    credit: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
 }
 
@@ -124,90 +132,99 @@ async fn relay(
             }
         }
     });
-    let mut passed: HashMap<StreamId, Passed> = HashMap::new();
-    let mut decoder = Decoder::new();
+    let mut streams: HashMap<StreamId, Relayed> = HashMap::new();
+    let mut decoder = FrameDecoder::new();
     let mut buffer = vec![0; 64 * 1024];
-    // Whatever the visitor left under way ends with the tasks, which are dropped here.
+    // Requests still in progress are cancelled when the tasks are dropped at the end.
     while let Ok(count @ 1..) = input.read(&mut buffer).await {
         decoder.push(&buffer[..count]);
         while let Ok(Some(frame)) = decoder.next_frame() {
-            let heard = hear(sandbox, frame, &mut passed, &outgoing, &mut tasks).await;
-            if heard.is_none() {
+            let relayed = relay_frame(sandbox, frame, &mut streams, &outgoing, &mut tasks).await;
+            if relayed.is_none() {
                 return;
             }
         }
     }
 }
 
-/// Passes on one frame of a visitor's. `None` when it makes no sense.
-async fn hear(
+/// Relays one frame of a client. Returns `None` if the frame is invalid or the connection is closed.
+async fn relay_frame(
     sandbox: &Sandbox,
     frame: Frame,
-    passed: &mut HashMap<StreamId, Passed>,
+    streams: &mut HashMap<StreamId, Relayed>,
     outgoing: &mpsc::Sender<Vec<u8>>,
     tasks: &mut JoinSet<()>,
 ) -> Option<()> {
     let id = frame.stream;
     match frame.kind {
-        Kind::Hello => {
+        FrameKind::Hello => {
             sandbox.channel().welcome().await.ok()?;
             let mut bytes = Vec::new();
-            Frame::put_message(&mut bytes, Kind::Hello, 0, &Welcome { version: VERSION }).ok()?;
+            Frame::put_message(&mut bytes, FrameKind::Hello, 0, &Welcome { version: VERSION })
+                .ok()?;
             outgoing.send(bytes).await.ok()?;
         }
-        Kind::Open => {
-            let request: Request = frame.message().ok()?;
+        FrameKind::Open => {
+            let request: GuestRequest = frame.message().ok()?;
             let request = match request {
-                // Only a maker answers for what is said to it.
-                Request::Exec(exec) => Request::Exec(Exec { talk: false, ..exec }),
-                // A signal names its program by the visitor's own number.
-                Request::Signal { exec, signal } => {
-                    let exec = passed.get(&exec).map_or(0, |passed| passed.guests);
-                    Request::Signal { exec, signal }
+                // Only the owner can answer calls of a program to the host.
+                GuestRequest::Exec(exec) => GuestRequest::Exec(ExecRequest { talk: false, ..exec }),
+                // A signal names its program by the client's stream id.
+                GuestRequest::Signal { exec, signal } => {
+                    let exec = streams.get(&exec).map_or(0, |stream| stream.guest_stream);
+                    GuestRequest::Signal { exec, signal }
                 }
                 request => request,
             };
-            passed.retain(|_, passed| !passed.input.is_closed());
+            streams.retain(|_, stream| !stream.input.is_closed());
             let stream = sandbox.channel().open(&request).ok()?;
-            let room = [(); port::COUNT].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
+            let credit = [(); port::COUNT].map(|()| Arc::new(Semaphore::new(WINDOW as usize)));
             let stop = CancellationToken::new();
-            let (input, to_pass) = mpsc::unbounded_channel();
-            passed.insert(
+            let (input, to_send) = mpsc::unbounded_channel();
+            let guest_stream = stream.id();
+            streams.insert(
                 id,
-                Passed { guests: stream.id(), input, room: room.clone(), stop: stop.clone() },
+                Relayed { guest_stream, input, credit: credit.clone(), stop: stop.clone() },
             );
             let over = CancellationToken::new();
-            tasks.spawn(pass_on(stream.sender(), id, to_pass, outgoing.clone(), over.clone()));
-            tasks.spawn(pass_back(stream, id, room, stop, outgoing.clone(), over.drop_guard()));
+            tasks.spawn(relay_input(stream.sender(), id, to_send, outgoing.clone(), over.clone()));
+            tasks.spawn(relay_output(
+                stream,
+                id,
+                credit,
+                stop,
+                outgoing.clone(),
+                over.drop_guard(),
+            ));
         }
-        Kind::Data => {
+        FrameKind::Data => {
             let (_, bytes) = frame.on_port().ok()?;
-            // Not waited for: what is behind it may be what the guest waits for.
-            if let Some(passed) = passed.get(&id) {
-                let _ = passed.input.send(Some(bytes.to_vec()));
+            // Sent without waiting: the guest agent may be waiting for a frame behind this one.
+            if let Some(stream) = streams.get(&id) {
+                let _ = stream.input.send(Some(bytes.to_vec()));
             }
         }
-        Kind::Close => {
-            if let Some(passed) = passed.get(&id) {
-                let _ = passed.input.send(None);
+        FrameKind::Close => {
+            if let Some(stream) = streams.get(&id) {
+                let _ = stream.input.send(None);
             }
         }
-        Kind::Credit => {
+        FrameKind::Credit => {
             let (port, bytes) = frame.credit().ok()?;
-            let room = passed.get(&id).and_then(|passed| passed.room.get(usize::from(port)));
-            if let Some(room) = room {
-                room.add_permits(bytes.min(WINDOW) as usize);
+            let credit = streams.get(&id).and_then(|stream| stream.credit.get(usize::from(port)));
+            if let Some(credit) = credit {
+                credit.add_permits(bytes.min(WINDOW) as usize);
             }
         }
-        Kind::Cancel => passed.get(&id).into_iter().for_each(|passed| passed.stop.cancel()),
-        Kind::Done | Kind::Call | Kind::Answer | Kind::Event => {}
+        FrameKind::Cancel => streams.get(&id).into_iter().for_each(|stream| stream.stop.cancel()),
+        FrameKind::Done | FrameKind::Call | FrameKind::Answer | FrameKind::Event => {}
     }
     Some(())
 }
 
-/// Passes on what a visitor sends on a stream, and gives it credit for more.
-async fn pass_on(
-    sender: Sender,
+/// Relays the client's input on a stream to the guest agent, and returns credit to the client.
+async fn relay_input(
+    sender: StreamSender,
     id: StreamId,
     mut input: mpsc::UnboundedReceiver<Option<Vec<u8>>>,
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -226,11 +243,11 @@ async fn pass_on(
     }
 }
 
-/// Passes back what the guest says on a stream.
-async fn pass_back(
-    mut stream: crate::channel::Stream,
+/// Relays the guest agent's output and reply on a stream to the client.
+async fn relay_output(
+    mut stream: crate::channel::RequestStream,
     id: StreamId,
-    room: [Arc<Semaphore>; port::COUNT],
+    credit: [Arc<Semaphore>; port::COUNT],
     stop: CancellationToken,
     outgoing: mpsc::Sender<Vec<u8>>,
     _over: tokio_util::sync::DropGuard,
@@ -247,17 +264,17 @@ async fn pass_back(
         };
         let mut bytes = Vec::new();
         match next {
-            Ok(Next::Piece(piece)) => {
+            Ok(StreamItem::Piece(piece)) => {
                 let size = u32::try_from(piece.bytes.len()).unwrap_or(0);
-                let room = &room[usize::from(piece.port)];
-                match room.acquire_many(size).await {
+                let credit = &credit[usize::from(piece.port)];
+                match credit.acquire_many(size).await {
                     Ok(permits) => permits.forget(),
                     Err(_) => return,
                 }
                 Frame::put_data(&mut bytes, id, piece.port, &piece.bytes);
             }
-            Ok(Next::Reply(reply)) => {
-                let _ = Frame::put_message(&mut bytes, Kind::Done, id, &reply);
+            Ok(StreamItem::Reply(reply)) => {
+                let _ = Frame::put_message(&mut bytes, FrameKind::Done, id, &reply);
                 let _ = outgoing.send(bytes).await;
                 return;
             }
@@ -269,17 +286,22 @@ async fn pass_back(
     }
 }
 
-async fn knock(door: &Path, wish: &Wish) -> Result<(UnixStream, Answer), SandboxError> {
-    let failed =
-        |error: std::io::Error| SandboxError::failed("reaching the maker of the sandbox", error);
-    let short = ShortPath::of(door).map_err(failed)?;
+/// Sends a request to the owner of a sandbox and reads the reply.
+async fn request(
+    socket: &Path,
+    request: &RemoteRequest,
+) -> Result<(UnixStream, Answer), SandboxError> {
+    let failed = |error: std::io::Error| {
+        SandboxError::failed("connecting to the process that owns the sandbox", error)
+    };
+    let short = ShortSocketPath::of(socket).map_err(failed)?;
     let mut connection = UnixStream::connect(short.get()).await.map_err(failed)?;
-    let mut line = serde_json::to_vec(wish).map_err(|error| failed(error.into()))?;
+    let mut line = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
     line.push(b'\n');
     connection.write_all(&line).await.map_err(failed)?;
-    // A byte at a time, as what follows the line is not ours to read.
+    // Read byte by byte: the bytes after the line belong to the guest agent's protocol.
     let mut answer = Vec::new();
-    while answer.last() != Some(&b'\n') && (answer.len() as u64) < LONGEST {
+    while answer.last() != Some(&b'\n') && (answer.len() as u64) < MAX_LINE {
         answer.push(connection.read_u8().await.map_err(failed)?);
     }
     let answer = serde_json::from_slice(&answer).map_err(|error| failed(error.into()))?;
@@ -289,38 +311,42 @@ async fn knock(door: &Path, wish: &Wish) -> Result<(UnixStream, Answer), Sandbox
     }
 }
 
-/// Visits a sandbox of another process.
-pub(crate) async fn visit(door: &Path, id: &str, hello: &Hello) -> Result<Started, SandboxError> {
-    let (connection, _) = knock(door, &Wish::Use { id: id.to_owned() }).await?;
+/// Connects to a sandbox of another process.
+pub(crate) async fn visit(
+    socket: &Path,
+    id: &str,
+    hello: &Hello,
+) -> Result<StartedSandbox, SandboxError> {
+    let (connection, _) = request(socket, &RemoteRequest::Use { id: id.to_owned() }).await?;
     let channel = Channel::over(connection, hello);
-    let cell = Visited { door: door.to_owned(), id: id.to_owned() };
-    Ok(Started { channel, cell: Box::new(cell) })
+    let cell = RemoteCell { socket: socket.to_owned(), id: id.to_owned() };
+    Ok(StartedSandbox { channel, cell: Box::new(cell) })
 }
 
 /// Ends a sandbox of another process.
-pub(crate) async fn end(door: &Path, id: &str) -> Result<(), SandboxError> {
-    knock(door, &Wish::End { id: id.to_owned() }).await.map(drop)
+pub(crate) async fn end(socket: &Path, id: &str) -> Result<(), SandboxError> {
+    request(socket, &RemoteRequest::End { id: id.to_owned() }).await.map(drop)
 }
 
-/// The walls of a sandbox that another process holds.
+/// Handle on a sandbox of another process.
 #[derive(Debug)]
-struct Visited {
-    door: PathBuf,
+struct RemoteCell {
+    socket: PathBuf,
     id: String,
 }
 
 #[async_trait]
-impl Cell for Visited {
-    async fn account(&self) -> Account {
-        match knock(&self.door, &Wish::Account { id: self.id.clone() }).await {
+impl SandboxHandle for RemoteCell {
+    async fn account(&self) -> ResourceUsage {
+        match request(&self.socket, &RemoteRequest::Account { id: self.id.clone() }).await {
             Ok((_, Answer::Account(account))) => account,
-            _ => Account::default(),
+            _ => ResourceUsage::default(),
         }
     }
 
     async fn end(&self) {
-        // Gone is gone.
-        let _ = end(&self.door, &self.id).await;
+        // An error means that the sandbox or its owner has already ended.
+        let _ = end(&self.socket, &self.id).await;
     }
 
     async fn last_words(&self) -> Option<String> {

@@ -1,8 +1,8 @@
-//! Warm pools of a long-running process, shared by everything that runs in it.
+//! Warm pools of a long-running process, shared by all its runs and requests.
 //!
-//! There is one [`Pool`] for each backend and shape of sandbox. The pool of the default shape opens with the
-//! first request to its backend, or before ([`WarmPools::start`]); pools of other shapes open for runs, which
-//! take several sandboxes each, and their number is bounded. A request whose shape has no pool is a miss.
+//! There is one [`SandboxPool`] for each backend and shape of sandbox. The pool of the default shape opens with the first
+//! request to its backend, or earlier with [`WarmPools::start`]. Pools of other shapes open only for runs, which take
+//! several sandboxes each, and their number is limited. A request whose shape has no pool is a miss.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,22 +12,23 @@ use assize_config::Isolation;
 use tokio_util::task::TaskTracker;
 
 use crate::error::SandboxError;
-use crate::manager::Manager;
-use crate::pool::{Pool, PoolCounters, PoolMetrics, PoolOptions};
+use crate::manager::SandboxManager;
+use crate::pool::{PoolCounters, PoolMetrics, PoolOptions, SandboxPool};
 use crate::sandbox::Sandbox;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// Pools of other shapes than the default that are open at once; the one that was used least recently goes.
+/// Maximum number of open pools of non-default shapes; the least recently used pool is closed first.
 const MAX_OTHER_SHAPES: usize = 4;
 
-/// Idle sandboxes of such a pool.
+/// Idle sandboxes of a pool of a non-default shape.
 const OTHER_SHAPE_SIZE: usize = 2;
 
 /// All warm pools of this process.
 #[derive(Debug)]
 pub struct WarmPools {
-    /// The default shape, and the pool of it.
-    spec: Spec,
+    /// Spec of the default shape.
+    spec: SandboxSpec,
+    /// Options of the pools of the default shape.
     options: PoolOptions,
     state: Mutex<State>,
     tasks: TaskTracker,
@@ -36,29 +37,29 @@ pub struct WarmPools {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    /// Counters of all pools of a backend, open or closed, and of requests that had none.
+    /// Counters by backend, over open and closed pools and requests without a pool.
     counters: BTreeMap<Isolation, Arc<PoolCounters>>,
     closed: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
-    manager: Arc<Manager>,
-    spec: Spec,
-    pool: Arc<Pool>,
+    manager: Arc<SandboxManager>,
+    spec: SandboxSpec,
+    pool: Arc<SandboxPool>,
     is_default: bool,
     used: Instant,
 }
 
 impl Entry {
-    fn is_of(&self, manager: &Arc<Manager>, spec: &Spec) -> bool {
+    fn is_of(&self, manager: &Arc<SandboxManager>, spec: &SandboxSpec) -> bool {
         Arc::ptr_eq(&self.manager, manager) && self.spec.shape() == spec.shape()
     }
 }
 
 impl WarmPools {
-    /// Pools of which those of the default shape, which is that of this spec, have these options.
-    pub fn new(spec: Spec, options: PoolOptions) -> WarmPools {
+    /// Warm pools with the shape of `spec` as the default shape, whose pools have these options.
+    pub fn new(spec: SandboxSpec, options: PoolOptions) -> WarmPools {
         WarmPools { spec, options, state: Mutex::default(), tasks: TaskTracker::new() }
     }
 
@@ -66,15 +67,15 @@ impl WarmPools {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the pool of the default shape, which keeps its idle sandboxes however long no request comes.
-    pub fn start(&self, manager: &Arc<Manager>) -> Arc<Pool> {
+    /// Opens the pool of the default shape and disables its idle timeout.
+    pub fn start(&self, manager: &Arc<SandboxManager>) -> Arc<SandboxPool> {
         let pool = self.for_run(manager, &self.spec);
         pool.stay();
         pool
     }
 
-    /// The pool for a run that takes sandboxes of this spec.
-    pub fn for_run(&self, manager: &Arc<Manager>, spec: &Spec) -> Arc<Pool> {
+    /// The pool for a run with sandboxes of this spec, opened if necessary.
+    pub fn for_run(&self, manager: &Arc<SandboxManager>, spec: &SandboxSpec) -> Arc<SandboxPool> {
         let mut state = self.state();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(manager, spec)) {
             entry.used = Instant::now();
@@ -99,7 +100,7 @@ impl WarmPools {
         pool
     }
 
-    /// Closes the pool of another shape that was used least recently, if there are as many as may be.
+    /// Closes the least recently used pool of a non-default shape if there are [`MAX_OTHER_SHAPES`].
     fn make_room(&self, state: &mut State) {
         let others = state.entries.iter().filter(|entry| !entry.is_default);
         if others.count() < MAX_OTHER_SHAPES {
@@ -113,7 +114,11 @@ impl WarmPools {
     }
 
     /// The pool that serves requests of this spec, if there is one.
-    pub fn for_request(&self, manager: &Arc<Manager>, spec: &Spec) -> Option<Arc<Pool>> {
+    pub fn for_request(
+        &self,
+        manager: &Arc<SandboxManager>,
+        spec: &SandboxSpec,
+    ) -> Option<Arc<SandboxPool>> {
         if spec.shape() == self.spec.shape() {
             return Some(self.for_run(manager, &self.spec));
         }
@@ -123,13 +128,17 @@ impl WarmPools {
         Some(Arc::clone(&entry.pool))
     }
 
-    /// Counts a request whose sandbox is made outside of all pools.
+    /// Counts a request whose sandbox is created outside of all pools.
     pub fn count_miss(&self, isolation: Isolation) {
         self.state().counters.entry(isolation).or_default().count_miss();
     }
 
-    /// A sandbox for one request: idle until now, or made for it.
-    pub async fn take(&self, manager: &Arc<Manager>, spec: &Spec) -> Result<Sandbox, SandboxError> {
+    /// Takes a sandbox for one request: an idle one, or a new one.
+    pub async fn take(
+        &self,
+        manager: &Arc<SandboxManager>,
+        spec: &SandboxSpec,
+    ) -> Result<Sandbox, SandboxError> {
         match self.for_request(manager, spec) {
             Some(pool) => pool.take(spec).await,
             None => {
@@ -144,7 +153,7 @@ impl WarmPools {
         self.tasks.spawn(async move { sandbox.end().await });
     }
 
-    /// The pools of each backend together.
+    /// Metrics of each backend, summed over its pools.
     pub fn metrics(&self) -> BTreeMap<Isolation, PoolMetrics> {
         let state = self.state();
         let counted = state.counters.iter();
@@ -156,9 +165,9 @@ impl WarmPools {
         all
     }
 
-    /// Ends all idle sandboxes, and waits for those that are being ended. From then on every request is a miss.
+    /// Ends all idle sandboxes and waits for discarded ones to end. From then on every request is a miss.
     pub async fn close(&self) {
-        let pools: Vec<Arc<Pool>> = {
+        let pools: Vec<Arc<SandboxPool>> = {
             let mut state = self.state();
             state.closed = true;
             state.entries.iter().map(|entry| Arc::clone(&entry.pool)).collect()

@@ -1,25 +1,27 @@
-//! What a guest says beside the channel: the beginning of it, for when it fails.
+//! Diagnostic output of a guest agent (stderr or VM console), kept to explain a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most that is kept.
-const MOST: usize = 4096;
+/// Maximum number of bytes kept; later output is dropped.
+const MAX_BYTES: usize = 4096;
 
+/// Buffer with the first [`MAX_BYTES`] of the output. Clones share the buffer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Words(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct DiagnosticOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Words {
-    /// `false` when no more is wanted.
+impl DiagnosticOutput {
+    /// Appends output. Returns `false` once the buffer is full.
     pub(crate) fn add(&self, bytes: &[u8]) -> bool {
-        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MOST.saturating_sub(words.len());
-        words.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        words.len() < MOST
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_BYTES.saturating_sub(buffer.len());
+        buffer.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        buffer.len() < MAX_BYTES
     }
 
+    /// The trimmed output, or `None` if there is none.
     pub(crate) fn get(&self) -> Option<String> {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = String::from_utf8_lossy(&words).trim().to_owned();
-        (!words.is_empty()).then_some(words)
+        let buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&buffer).trim().to_owned();
+        (!text.is_empty()).then_some(text)
     }
 }

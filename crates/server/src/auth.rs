@@ -1,7 +1,7 @@
-//! Who may come in: those who call us by our name, from our own pages, with the token.
+//! Authentication: checks the `Host` header, the origin, and the token or cookie of every request.
 //!
-//! The token opens everything. A program sends it with every request. A person follows a link that works once, and gets
-//! a cookie made of it, so that the token itself is in no history and no log.
+//! The owner's token grants access to everything. Programs send it with every request. A browser opens a one-time link
+//! and gets a cookie derived from the token, so that the token itself appears in no browser history and no log.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,20 +19,20 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
-use crate::tokens::Tokens;
+use crate::tokens::ScopedTokens;
 use crate::{App, mcp, pages};
 
-/// How long a link can be followed.
-const LINK_LIVES: Duration = Duration::from_secs(15 * 60);
+/// How long a sign-in link is valid.
+const LINK_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
-/// The most links that wait to be followed.
-const MOST_LINKS: usize = 100;
+/// Maximum number of unused sign-in links.
+const MAX_LINKS: usize = 100;
 
-/// Seconds that a cookie is valid without being used, and after which use renews it.
+/// Seconds that a cookie is valid, and the age at which using it renews it.
 const COOKIE_LIFETIME: u64 = 30 * 24 * 60 * 60;
 const COOKIE_RENEWAL: u64 = 24 * 60 * 60;
 
-/// What opens the door. It is never shown but where it is asked for.
+/// Secret token of the owner. `Debug` does not print it.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Letters that nobody can guess: 256 bits.
+/// Random secret of 256 bits, as URL-safe base64.
 pub(crate) fn unguessable() -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = [0; 32];
@@ -51,25 +51,24 @@ pub(crate) fn unguessable() -> std::io::Result<String> {
 }
 
 impl Token {
-    /// A new one.
+    /// Generates a token.
     pub fn random() -> std::io::Result<Token> {
         unguessable().map(Token)
     }
 
-    /// One that somebody chose: long enough not to be guessed, and of letters that fit in a header.
+    /// Token that the operator chose: 32 to 256 characters that are valid in a header; `None` if `text` is not.
     pub fn chosen(text: &str) -> Option<Token> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
-        let sound = text.len() >= 32 && text.len() <= 256 && text.chars().all(plain);
-        sound.then(|| Token(text.to_owned()))
+        let valid = text.len() >= 32 && text.len() <= 256 && text.chars().all(plain);
+        valid.then(|| Token(text.to_owned()))
     }
 
-    /// The token itself, for whoever may have it.
+    /// The secret text of the token.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Value of a cookie that was issued at a time, in seconds since 1970: that time, and a hash only the owner of the
-    /// token can make.
+    /// Value of a cookie: the time it was issued, in seconds since 1970, and a hash of that time and the token.
     fn cookie(&self, issued: u64) -> String {
         let hash = Sha256::new().chain_update(format!("assize cookie {issued} "));
         let hash = hash.chain_update(&self.0).finalize();
@@ -84,33 +83,34 @@ impl Token {
     }
 }
 
-/// Whether two texts are the same, in a time that tells nothing of where they differ.
+/// Compares two secrets in a time that does not reveal where they differ.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
 }
 
-/// The guard at the door.
+/// Decides which requests are let through.
 #[derive(Debug)]
-pub(crate) struct Guard {
-    /// None, if everybody on this machine may come in.
+pub(crate) struct AccessGuard {
+    /// `None` disables authentication.
     token: Option<Token>,
-    /// Scoped tokens, where there is a token.
-    tokens: Option<Tokens>,
-    /// Whether everything stays on this machine, in clear.
+    /// Scoped tokens; `None` disables authentication.
+    tokens: Option<ScopedTokens>,
+    /// Whether the server is reached over plain HTTP from this machine only.
     local: bool,
-    /// The names that we answer to, with and without a port.
+    /// Accepted values of the `Host` header, with and without a port.
     hosts: Vec<String>,
     port: u16,
+    /// Unused sign-in tickets, with their creation time.
     links: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl Guard {
+impl AccessGuard {
     pub(crate) fn new(
-        tokens: Option<Tokens>,
+        tokens: Option<ScopedTokens>,
         local: bool,
         names: &[String],
         listening: SocketAddr,
-    ) -> Guard {
+    ) -> AccessGuard {
         let token = tokens.as_ref().map(|tokens| tokens.owner().clone());
         let port = listening.port();
         let mut names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -123,7 +123,7 @@ impl Guard {
         }
         let mut hosts = Vec::new();
         for name in names {
-            // Whoever stands before us has a port of its own, and the usual one is not said.
+            // A proxy may listen on another port, and clients omit the default port.
             if !local || [80, 443].contains(&port) {
                 hosts.push(name.clone());
             }
@@ -133,10 +133,10 @@ impl Guard {
                 format!("{name}:{port}")
             });
         }
-        Guard { token, tokens, local, hosts, port, links: Mutex::default() }
+        AccessGuard { token, tokens, local, hosts, port, links: Mutex::default() }
     }
 
-    /// The path with a ticket that lets somebody in once.
+    /// Creates a one-time sign-in path with a ticket.
     pub(crate) fn link(&self) -> std::io::Result<String> {
         self.ticket().map(|ticket| format!("/enter?ticket={ticket}"))
     }
@@ -144,8 +144,8 @@ impl Guard {
     fn ticket(&self) -> std::io::Result<String> {
         let ticket = unguessable()?;
         let mut links = self.links.lock();
-        links.retain(|_, made| made.elapsed() < LINK_LIVES);
-        while links.len() >= MOST_LINKS {
+        links.retain(|_, made| made.elapsed() < LINK_LIFETIME);
+        while links.len() >= MAX_LINKS {
             let oldest =
                 links.iter().min_by_key(|(_, made)| **made).map(|(ticket, _)| ticket.clone());
             oldest.and_then(|oldest| links.remove(&oldest));
@@ -154,14 +154,14 @@ impl Guard {
         Ok(ticket)
     }
 
-    /// The cookie for somebody with a ticket, which is then used up.
+    /// Exchanges a ticket for a cookie; the ticket cannot be used again.
     pub(crate) fn admit(&self, ticket: &str) -> Option<HeaderValue> {
         let made = self.links.lock().remove(ticket)?;
-        let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIVES)?;
+        let token = self.token.as_ref().filter(|_| made.elapsed() < LINK_LIFETIME)?;
         self.cookie(token, seconds())
     }
 
-    /// A cookie that is issued now.
+    /// `Set-Cookie` value of a cookie issued at `now`.
     fn cookie(&self, token: &Token, now: u64) -> Option<HeaderValue> {
         let secure = if self.local { "" } else { "; Secure" };
         let (name, value) = (self.cookie_name(), token.cookie(now));
@@ -171,28 +171,28 @@ impl Guard {
         HeaderValue::from_str(&cookie).ok()
     }
 
-    /// A new cookie for a browser whose own was issued a while ago.
+    /// New cookie for a browser whose cookie is older than [`COOKIE_RENEWAL`].
     fn renewed(&self, issued: u64, now: u64) -> Option<HeaderValue> {
         let token = self.token.as_ref().filter(|_| now.saturating_sub(issued) >= COOKIE_RENEWAL)?;
         self.cookie(token, now)
     }
 
-    /// Browsers keep cookies by name of the machine and not by port: another server here has its own.
+    /// Name of the cookie. It contains the port, as browsers share cookies between the ports of a host.
     fn cookie_name(&self) -> String {
         format!("assize-{}", self.port)
     }
 
-    /// Scoped tokens; none where no token is asked for.
-    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+    /// Scoped tokens; `None` if authentication is disabled.
+    pub(crate) fn tokens(&self) -> Option<&ScopedTokens> {
         self.tokens.as_ref()
     }
 
-    /// A name without the port that goes without saying.
+    /// Host without the default HTTPS port.
     fn plain<'a>(&self, host: &'a str) -> &'a str {
         host.strip_suffix(":443").filter(|_| !self.local).unwrap_or(host)
     }
 
-    /// Whether we are called by a name of ours: a page elsewhere that has its own name point to us cannot.
+    /// Whether the `Host` header is one of this server's names. This prevents DNS rebinding.
     fn knows_host(&self, headers: &HeaderMap) -> bool {
         let mut all = headers.get_all(HOST).iter();
         let host = all.next().and_then(|host| host.to_str().ok()).filter(|_| all.next().is_none());
@@ -200,7 +200,7 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
     }
 
-    /// Whether a request comes from a page of ours, or from no page.
+    /// Whether a request comes from this server's own pages, or from no web page.
     fn trusts_origin(&self, method: &Method, headers: &HeaderMap, by_cookie: bool) -> bool {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
@@ -208,7 +208,7 @@ impl Guard {
         if headers.contains_key(ORIGIN) {
             let (origin, host) = (text(ORIGIN).unwrap_or_default(), text(HOST).unwrap_or_default());
             let host_of = origin.strip_prefix("https://").or_else(|| {
-                // In clear only where we speak so ourselves.
+                // Plain HTTP only if this server itself uses it.
                 origin.strip_prefix("http://").filter(|_| self.local)
             });
             return host_of
@@ -216,37 +216,37 @@ impl Guard {
         }
         match site {
             Some("same-origin" | "none") => true,
-            // Followed from elsewhere, it comes without the cookie, and only looks.
+            // A link on another site: allowed for reading, and the browser sends no cookie with it.
             Some(_) => safe && !by_cookie,
-            // No browser: those that know no such header send an origin with whatever changes something.
+            // Not a browser, or an old one, which sends `Origin` with every request that changes something.
             None => true,
         }
     }
 
-    /// How somebody shows that they may come in.
-    fn shown(&self, headers: &HeaderMap, path: &str, now: u64) -> Shown {
-        let Some(token) = &self.token else { return Shown::NotAsked };
+    /// Credential of a request: a bearer token, or else the cookie.
+    fn credential(&self, headers: &HeaderMap, path: &str, now: u64) -> Credential {
+        let Some(token) = &self.token else { return Credential::NotRequired };
         if let Some(value) = headers.get(AUTHORIZATION) {
             let value = value.to_str().unwrap_or_default();
             let (scheme, sent) = value.split_once(' ').unwrap_or((value, ""));
             let sent = sent.trim();
             if !scheme.eq_ignore_ascii_case("bearer") {
-                return Shown::Wrong;
+                return Credential::Invalid;
             }
             if same(sent, &token.0) {
-                return Shown::Token;
+                return Credential::Owner;
             }
             let scoped =
                 mcp::scope(path).and_then(|scope| self.tokens.as_ref()?.check(sent, scope));
-            // Whoever sends a wrong one is not let in by another way.
-            return scoped.map_or(Shown::Wrong, Shown::Scoped);
+            // An invalid token is refused even if the request has a valid cookie.
+            return scoped.map_or(Credential::Invalid, Credential::Scoped);
         }
         let name = self.cookie_name();
         let cookies = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
         let mut own = pairs.filter(|(key, _)| key.trim() == name);
         let issued = own.find_map(|(_, value)| token.issued(value.trim(), now));
-        issued.map_or(Shown::Nothing, Shown::Cookie)
+        issued.map_or(Credential::Missing, Credential::Cookie)
     }
 }
 
@@ -255,82 +255,83 @@ fn seconds() -> u64 {
     unix_millis() / 1000
 }
 
+/// Credential that a request carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Shown {
-    NotAsked,
-    Token,
-    /// A scoped token, by its id.
+enum Credential {
+    NotRequired,
+    Owner,
+    /// Valid scoped token, by its id.
     Scoped(String),
-    /// A cookie that was issued at this time.
+    /// Valid cookie, with the time it was issued.
     Cookie(u64),
-    Nothing,
-    Wrong,
+    Missing,
+    Invalid,
 }
 
-/// Who sent a request: the owner of the server, or the holder of a scoped token, by its id.
+/// Sender of a request: `owner`, or the id of its scoped token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) String);
 
 impl Caller {
-    /// Everyone who may use all of the server.
+    /// Caller with the owner's token or cookie, or any caller if authentication is disabled.
     const OWNER: &'static str = "owner";
 
-    fn of(shown: &Shown) -> Caller {
-        Caller(match shown {
-            Shown::Scoped(id) => id.clone(),
+    fn of(credential: &Credential) -> Caller {
+        Caller(match credential {
+            Credential::Scoped(id) => id.clone(),
             _ => Caller::OWNER.to_owned(),
         })
     }
 }
 
-/// What everybody may see, by its path.
+/// Whether a path needs no authentication.
 fn is_open(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/enter" | "/assets/plain.css" | "/icon.svg")
 }
 
-/// Looks at every request before anything else does.
+/// Middleware that authenticates every request before any other handling.
 pub(crate) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let guard = &app.guard;
     let (headers, path) = (request.headers(), request.uri().path());
-    // Whoever looks after the machine knows it by any name, and learns nothing.
-    let looked_after = matches!(path, "/healthz" | "/readyz");
-    if !looked_after && !guard.knows_host(headers) {
-        let detail = "the name in the request's Host header is none of this server's";
-        let hint = "name it with `assize serve --host NAME` if it is";
+    // Health checks may use any host name, and their responses contain nothing confidential.
+    let is_health_check = matches!(path, "/healthz" | "/readyz");
+    if !is_health_check && !guard.knows_host(headers) {
+        let detail = "the `Host` header does not name this server";
+        let hint = "add the name with `assize serve --host NAME` if it is correct";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).hint(hint).into_response();
     }
     let now = seconds();
-    let shown = guard.shown(headers, path, now);
-    // Where nobody is asked for anything, a browser needs no cookie to be let in.
-    let by_itself = matches!(shown, Shown::Cookie(_) | Shown::NotAsked);
-    if !guard.trusts_origin(request.method(), headers, by_itself) {
-        let detail = "the request comes from a page of another server";
+    let credential = guard.credential(headers, path, now);
+    // Without authentication any request of a browser passes, so it is treated like one with a cookie.
+    let ambient = matches!(credential, Credential::Cookie(_) | Credential::NotRequired);
+    if !guard.trusts_origin(request.method(), headers, ambient) {
+        let detail = "cross-origin request: it comes from a page of another server";
         return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
     }
-    if !is_open(path) && matches!(shown, Shown::Nothing | Shown::Wrong) {
-        let problem = match shown {
-            Shown::Wrong => Problem::new(StatusCode::UNAUTHORIZED, "the token is wrong"),
-            _ => Problem::new(StatusCode::UNAUTHORIZED, "there is no token"),
+    if !is_open(path) && matches!(credential, Credential::Missing | Credential::Invalid) {
+        let problem = match credential {
+            Credential::Invalid => Problem::new(StatusCode::UNAUTHORIZED, "invalid token"),
+            _ => Problem::new(StatusCode::UNAUTHORIZED, "missing token"),
         };
         if pages::is_for_people(path, headers) {
-            let words = "<p>This server asks everybody to show that they may come in. Follow the link that \
-                         <code>assize serve</code> printed where it was started; it works once. Another one is made by \
-                         starting it again, or by <code>POST /api/links</code>.</p>";
-            let page = pages::page("Who is there?", words);
+            let text = "<p>This server requires authentication. Open the link that <code>assize serve</code> printed \
+                        when it was started; it works once. To get another link, restart the server or send \
+                        <code>POST /api/links</code>.</p>";
+            let page = pages::page("Sign in required", text);
             return (StatusCode::UNAUTHORIZED, page).into_response();
         }
         let hint =
-            "follow the link that `assize serve` printed, or send `Authorization: Bearer TOKEN`";
+            "open the link that `assize serve` printed, or send `Authorization: Bearer TOKEN`";
         let mut response = problem.hint(hint).into_response();
         let how = HeaderValue::from_static("Bearer realm=\"assize\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, how);
         return response;
     }
-    let renewed = match shown {
-        Shown::Cookie(issued) => guard.renewed(issued, now),
+    let renewed = match credential {
+        Credential::Cookie(issued) => guard.renewed(issued, now),
         _ => None,
     };
-    request.extensions_mut().insert(Caller::of(&shown));
+    request.extensions_mut().insert(Caller::of(&credential));
     let mut response = next.run(request).await;
     if let Some(cookie) = renewed {
         response.headers_mut().append(SET_COOKIE, cookie);
@@ -344,15 +345,20 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    fn guard(local: bool, listening: &str, names: &[&str]) -> Guard {
+    fn guard(local: bool, listening: &str, names: &[&str]) -> AccessGuard {
         guard_in(std::path::Path::new("/nonexistent"), local, listening, names)
     }
 
-    fn guard_in(folder: &std::path::Path, local: bool, listening: &str, names: &[&str]) -> Guard {
+    fn guard_in(
+        folder: &std::path::Path,
+        local: bool,
+        listening: &str,
+        names: &[&str],
+    ) -> AccessGuard {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let token = Token::chosen(&"t".repeat(32)).unwrap();
-        let tokens = Tokens::new(token, &folder.join("serve.token"));
-        Guard::new(Some(tokens), local, &names, listening.parse().unwrap())
+        let tokens = ScopedTokens::new(token, &folder.join("serve.token"));
+        AccessGuard::new(Some(tokens), local, &names, listening.parse().unwrap())
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_names_are_answered_to() {
+    fn unknown_host_names_are_refused() {
         let local = guard(true, "127.0.0.1:8080", &[]);
         for (host, known) in [
             ("127.0.0.1:8080", true),
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_are_not_trusted() {
+    fn cross_origin_requests_are_not_trusted() {
         let local = guard(true, "127.0.0.1:8080", &[]);
         let host = ("host", "localhost:8080");
         let trusts = |method: &Method, more: &[(&'static str, &str)], by_cookie: bool| {
@@ -424,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_works_once_and_its_cookie_is_not_the_token() {
+    fn link_works_once_and_its_cookie_is_not_the_token() {
         let guard = guard(false, "127.0.0.1:8080", &[]);
         let ticket = guard.ticket().unwrap();
         let cookie = guard.admit(&ticket).unwrap();
@@ -437,48 +443,55 @@ mod tests {
         }
         let pair = cookie.split(';').next().unwrap();
         let now = seconds();
-        let shown = |pairs: &[(&'static str, &str)]| guard.shown(&headers(pairs), "/api/runs", now);
-        assert!(matches!(shown(&[("cookie", pair)]), Shown::Cookie(_)));
+        let credential =
+            |pairs: &[(&'static str, &str)]| guard.credential(&headers(pairs), "/api/runs", now);
+        assert!(matches!(credential(&[("cookie", pair)]), Credential::Cookie(_)));
         let beside = format!("a=b; {pair}; c=d");
-        assert!(matches!(shown(&[("cookie", &beside)]), Shown::Cookie(_)));
+        assert!(matches!(credential(&[("cookie", &beside)]), Credential::Cookie(_)));
         let other = pair.replacen("assize-8080", "assize-8081", 1);
-        assert_eq!(shown(&[("cookie", &other)]), Shown::Nothing);
+        assert_eq!(credential(&[("cookie", &other)]), Credential::Missing);
         let token = format!("Bearer {}", "t".repeat(32));
-        assert_eq!(shown(&[("authorization", &token)]), Shown::Token);
+        assert_eq!(credential(&[("authorization", &token)]), Credential::Owner);
         let wrong = [("authorization", "Bearer wrong"), ("cookie", pair)];
-        assert_eq!(shown(&wrong), Shown::Wrong);
-        assert_eq!(shown(&[]), Shown::Nothing);
+        assert_eq!(credential(&wrong), Credential::Invalid);
+        assert_eq!(credential(&[]), Credential::Missing);
     }
 
     #[test]
-    fn cookies_last_30_days_and_are_renewed_by_use() {
+    fn cookies_expire_after_30_days_and_are_renewed_by_use() {
         let guard = guard(true, "127.0.0.1:8080", &[]);
         let day = 24 * 60 * 60;
         let cookie = guard.cookie(guard.token.as_ref().unwrap(), NOW).unwrap();
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.contains("; Max-Age=2592000;"), "{cookie}");
         let pair = headers(&[("cookie", cookie.split(';').next().unwrap())]);
-        assert_eq!(guard.shown(&pair, "/", NOW + 30 * day - 1), Shown::Cookie(NOW));
-        assert_eq!(guard.shown(&pair, "/", NOW + 30 * day), Shown::Nothing);
-        assert_eq!(guard.shown(&pair, "/", NOW - 1), Shown::Nothing);
+        assert_eq!(guard.credential(&pair, "/", NOW + 30 * day - 1), Credential::Cookie(NOW));
+        assert_eq!(guard.credential(&pair, "/", NOW + 30 * day), Credential::Missing);
+        assert_eq!(guard.credential(&pair, "/", NOW - 1), Credential::Missing);
         assert!(guard.renewed(NOW, NOW + day - 1).is_none());
         let renewed = guard.renewed(NOW, NOW + 29 * day).unwrap();
         let pair = headers(&[("cookie", renewed.to_str().unwrap().split(';').next().unwrap())]);
-        assert_eq!(guard.shown(&pair, "/", NOW + 58 * day), Shown::Cookie(NOW + 29 * day));
-        // The time cannot be changed without the token.
+        assert_eq!(
+            guard.credential(&pair, "/", NOW + 58 * day),
+            Credential::Cookie(NOW + 29 * day)
+        );
+        // The issue time cannot be forged without the token.
         let forged = cookie.replacen(&NOW.to_string(), &(NOW + 40 * day).to_string(), 1);
         let forged = headers(&[("cookie", forged.split(';').next().unwrap())]);
-        assert_eq!(guard.shown(&forged, "/", NOW + 41 * day), Shown::Nothing);
+        assert_eq!(guard.credential(&forged, "/", NOW + 41 * day), Credential::Missing);
     }
 
     #[test]
-    fn scoped_token_opens_its_tools_alone() {
+    fn scoped_token_grants_access_to_its_tools_only() {
         let folder = tempfile::tempdir().unwrap();
         let guard = guard_in(folder.path(), true, "127.0.0.1:8080", &[]);
         let day = Duration::from_secs(24 * 60 * 60);
         let (info, text) = guard.tokens().unwrap().create("drafts/mine", day).unwrap();
         let sent = headers(&[("authorization", &format!("Bearer {text}"))]);
-        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine", NOW), Shown::Scoped(info.id.clone()));
+        assert_eq!(
+            guard.credential(&sent, "/mcp/drafts/mine", NOW),
+            Credential::Scoped(info.id.clone())
+        );
         for other in [
             "/mcp/drafts/yours",
             "/mcp/code",
@@ -488,9 +501,9 @@ mod tests {
             "/",
             "/mcp/drafts/mine/x",
         ] {
-            assert_eq!(guard.shown(&sent, other, NOW), Shown::Wrong, "{other}");
+            assert_eq!(guard.credential(&sent, other, NOW), Credential::Invalid, "{other}");
         }
         assert!(guard.tokens().unwrap().revoke(&info.id).unwrap());
-        assert_eq!(guard.shown(&sent, "/mcp/drafts/mine", NOW), Shown::Wrong);
+        assert_eq!(guard.credential(&sent, "/mcp/drafts/mine", NOW), Credential::Invalid);
     }
 }

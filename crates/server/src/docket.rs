@@ -1,12 +1,12 @@
-//! The trials that are being held here.
+//! Supervisor of the runs that this server process executes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use assize_run::{
-    AnyTrial, LeaseHolder, Ledger, LiveOutput, ResumeRequest, Role, Run, RunFilter, RunId,
-    RunInput, RunKind, RunStatus, Store, StoreError, Totals, record_panic, release,
+    AnyTrial, BudgetLedger, BudgetTotals, LeaseHolder, LiveOutput, ResumeRequest, Role, Run,
+    RunFilter, RunId, RunInput, RunKind, RunStatus, Store, StoreError, record_panic, release,
 };
 use assize_service::{PARALLEL, Services};
 use assize_types::{Cancel, CancelReason, FailureKind};
@@ -16,115 +16,116 @@ use tokio_util::task::TaskTracker;
 
 use crate::problem::Problem;
 
-struct Held {
+/// Run that is being executed.
+struct ActiveRun {
     cancel: Cancel,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn BudgetLedger>,
     live: Option<Arc<LiveOutput>>,
 }
 
 #[derive(Default)]
 struct State {
-    held: BTreeMap<RunId, Held>,
-    /// Trials that are about to begin.
-    opening: usize,
-    /// Runs that are about to be taken up again.
-    taking_up: BTreeSet<RunId>,
-    /// What those took that are over.
-    over: Totals,
-    begun: BTreeMap<RunKind, u64>,
+    active: BTreeMap<RunId, ActiveRun>,
+    /// Number of slots that are reserved for runs about to start.
+    starting: usize,
+    /// Runs that are about to be resumed.
+    resuming: BTreeSet<RunId>,
+    /// Usage of the runs that have ended.
+    finished_totals: BudgetTotals,
+    started: BTreeMap<RunKind, u64>,
     ended: BTreeMap<(RunKind, &'static str), u64>,
     closed: bool,
 }
 
-/// The trials that are being held here, and what became of those that were.
-pub(crate) struct Docket {
+/// Executes runs up to a concurrency limit, and counts how they end.
+pub(crate) struct RunSupervisor {
     most: usize,
     store: Arc<dyn Store>,
     state: Mutex<State>,
     tasks: TaskTracker,
 }
 
-impl std::fmt::Debug for Docket {
+impl std::fmt::Debug for RunSupervisor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Docket").finish_non_exhaustive()
     }
 }
 
-/// A place on the docket for a trial that is about to begin.
-pub(crate) struct Place {
-    docket: Arc<Docket>,
-    /// The run that is taken up again, if it is one.
+/// Reservation of one execution slot, until the run starts or the reservation is dropped.
+pub(crate) struct RunSlot {
+    docket: Arc<RunSupervisor>,
+    /// The run to resume; `None` for a new run.
     run: Option<RunId>,
 }
 
-impl Drop for Place {
+impl Drop for RunSlot {
     fn drop(&mut self) {
         let mut state = self.docket.state.lock();
-        state.opening -= 1;
+        state.starting -= 1;
         if let Some(run) = &self.run {
-            state.taking_up.remove(run);
+            state.resuming.remove(run);
         }
     }
 }
 
-/// Figures for those who look after the server.
+/// Counters for `/metrics` and `/api/about`.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct RunMetrics {
     pub(crate) running: usize,
-    pub(crate) totals: Totals,
+    pub(crate) totals: BudgetTotals,
     pub(crate) begun: BTreeMap<RunKind, u64>,
     pub(crate) ended: BTreeMap<(RunKind, &'static str), u64>,
 }
 
-impl Docket {
-    pub(crate) fn new(most: usize, store: Arc<dyn Store>) -> Docket {
-        Docket { most, store, state: Mutex::default(), tasks: TaskTracker::new() }
+impl RunSupervisor {
+    pub(crate) fn new(most: usize, store: Arc<dyn Store>) -> RunSupervisor {
+        RunSupervisor { most, store, state: Mutex::default(), tasks: TaskTracker::new() }
     }
 
-    /// A place for one more, if there is one; for a run only if it has none yet.
-    pub(crate) fn place(self: &Arc<Self>, run: Option<&RunId>) -> Result<Place, Problem> {
+    /// Reserves a slot for a new run, or for resuming `run` if it is not active here.
+    pub(crate) fn place(self: &Arc<Self>, run: Option<&RunId>) -> Result<RunSlot, Problem> {
         use axum::http::StatusCode;
         let mut state = self.state.lock();
         if state.closed {
             let detail = "the server is stopping";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
-        if state.held.len() + state.opening >= self.most {
-            let detail = format!("{} trials are being held, which is as many as may be", self.most);
+        if state.active.len() + state.starting >= self.most {
+            let detail = format!("the limit of {} concurrent runs is reached", self.most);
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
-            return Err(problem.hint("wait for one of them, or raise `serve.most_running`"));
+            return Err(problem.hint("wait until a run ends, or raise `serve.max_running`"));
         }
         if let Some(run) = run
-            && (state.held.contains_key(run) || !state.taking_up.insert(run.clone()))
+            && (state.active.contains_key(run) || !state.resuming.insert(run.clone()))
         {
-            return Err(Problem::conflict(format!("`{run}` is under way here")));
+            return Err(Problem::conflict(format!("`{run}` is already running on this server")));
         }
-        state.opening += 1;
-        Ok(Place { docket: self.clone(), run: run.cloned() })
+        state.starting += 1;
+        Ok(RunSlot { docket: self.clone(), run: run.cloned() })
     }
 
-    /// Holds a trial to its end, whoever still waits for it.
-    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn AnyTrial>, place: Place) -> Run {
+    /// Executes a run to its end in a background task, whether or not its client stays connected.
+    pub(crate) fn enter(self: &Arc<Self>, mut trial: Box<dyn AnyTrial>, slot: RunSlot) -> Run {
         let run = trial.run().clone();
-        let (id, kind, life) = (run.id.clone(), run.kind, run.epoch);
+        let (id, kind, epoch) = (run.id.clone(), run.kind, run.epoch);
         let cancel = Cancel::new();
         let (ledger, live) = (trial.ledger(), trial.live_output().cloned());
         {
             let mut state = self.state.lock();
-            // The server began to stop in the meantime.
+            // The server may have begun to stop since the slot was reserved.
             if state.closed {
                 cancel.cancel(CancelReason::Paused);
             }
-            let held = Held { cancel: cancel.clone(), ledger, live };
-            state.held.insert(id.clone(), held);
-            *state.begun.entry(kind).or_default() += 1;
+            let active = ActiveRun { cancel: cancel.clone(), ledger, live };
+            state.active.insert(id.clone(), active);
+            *state.started.entry(kind).or_default() += 1;
         }
-        drop(place);
+        drop(slot);
         let docket = self.clone();
         self.tasks.spawn(async move {
-            // A fault of ours ends the one trial, and is written down.
-            let held = std::panic::AssertUnwindSafe(trial.execute(cancel));
-            let ended = futures_util::FutureExt::catch_unwind(held).await;
+            // A panic ends only this run, and is recorded as its failure.
+            let execution = std::panic::AssertUnwindSafe(trial.execute(cancel));
+            let ended = futures_util::FutureExt::catch_unwind(execution).await;
             let how = match ended {
                 Ok(Ok(())) => "done",
                 Ok(Err(broke)) if broke.is_paused => "paused",
@@ -138,17 +139,17 @@ impl Docket {
                     "failed"
                 }
             };
-            release(&*docket.store, &id, life).await;
+            release(&*docket.store, &id, epoch).await;
             let mut state = docket.state.lock();
-            if let Some(held) = state.held.remove(&id) {
-                state.over += &held.ledger.totals();
+            if let Some(active) = state.active.remove(&id) {
+                state.finished_totals += &active.ledger.totals();
             }
             *state.ended.entry((kind, how)).or_default() += 1;
         });
         run
     }
 
-    /// Begins something that goes on though nobody waits for it any more.
+    /// Spawns a task that completes even if its client disconnects; a stopping server waits for it.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -156,46 +157,46 @@ impl Docket {
         self.tasks.spawn(work)
     }
 
-    /// Whether it is being held here.
+    /// Whether this server executes the run, or is about to resume it.
     pub(crate) fn holds(&self, id: &RunId) -> bool {
         let state = self.state.lock();
-        state.held.contains_key(id) || state.taking_up.contains(id)
+        state.active.contains_key(id) || state.resuming.contains(id)
     }
 
-    /// What the programs of a trial write while they run, if it is being held here.
+    /// Live output of the programs of a run that this server executes.
     pub(crate) fn live(&self, id: &RunId) -> Option<Arc<LiveOutput>> {
-        self.state.lock().held.get(id)?.live.clone()
+        self.state.lock().active.get(id)?.live.clone()
     }
 
-    /// Stops a trial; whether it was being held here.
+    /// Cancels a run; returns false if this server does not execute it.
     pub(crate) fn cancel(&self, id: &RunId) -> bool {
         let state = self.state.lock();
-        let held = state.held.get(id);
-        held.inspect(|held| held.cancel.cancel(CancelReason::Stopped)).is_some()
+        let active = state.active.get(id);
+        active.inspect(|active| active.cancel.cancel(CancelReason::Stopped)).is_some()
     }
 
-    /// The most trials that are held at once.
+    /// Maximum number of runs executed at once.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> RunMetrics {
         let state = self.state.lock();
-        let mut totals = state.over;
-        for held in state.held.values() {
-            totals += &held.ledger.totals();
+        let mut totals = state.finished_totals;
+        for active in state.active.values() {
+            totals += &active.ledger.totals();
         }
-        Figures {
-            running: state.held.len(),
+        RunMetrics {
+            running: state.active.len(),
             totals,
-            begun: state.begun.clone(),
+            begun: state.started.clone(),
             ended: state.ended.clone(),
         }
     }
 
-    /// Goes on with what a server began here that is gone.
+    /// Resumes the runs that a server process left unfinished when it stopped or was killed; returns how many.
     ///
-    /// `alone` says that no other server was at work on this store when this one began.
+    /// `alone`: no other server used this store when this one started.
     pub(crate) async fn go_on(
         self: &Arc<Self>,
         services: &Services,
@@ -204,56 +205,56 @@ impl Docket {
     ) -> Result<usize, StoreError> {
         let running = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut count = 0;
-        // The earliest first.
+        // The oldest first.
         for run in self.store.runs(running).await?.into_iter().rev() {
-            // What others hold in a cluster is none of ours.
+            // Runs that a cluster node held are resumed by the cluster.
             let ours = LeaseHolder::last(&run)
                 .is_some_and(|last| last.role == Role::Server && last.node.is_none());
-            let held = LeaseHolder::of(&run);
-            // Of a process elsewhere nobody knows whether it lives, but that no server does.
-            let left = held.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());
-            if !ours || !left {
+            let holder = LeaseHolder::of(&run);
+            // Whether a process on another host or in another container is alive is unknown; if `alone`, no server is.
+            let orphaned = holder.as_ref().is_none_or(|holder| alone && holder.is_elsewhere());
+            if !ours || !orphaned {
                 continue;
             }
             if let Err(why) = allowed(&run, roots) {
-                services.reporter.warn(&format!("`{}` cannot go on: {why}", run.id));
+                services.reporter.warn(&format!("cannot resume `{}`: {why}", run.id));
                 continue;
             }
-            // They were all let in once.
-            self.state.lock().opening += 1;
-            let place = Place { docket: self.clone(), run: None };
-            let again = ResumeRequest { run: run.id.to_string(), take_over: held.is_some() };
-            match services.resume(&again, &self.store, PARALLEL).await {
+            // Not through `place`: the limit was checked when the run was first started.
+            self.state.lock().starting += 1;
+            let slot = RunSlot { docket: self.clone(), run: None };
+            let request = ResumeRequest { run: run.id.to_string(), take_over: holder.is_some() };
+            match services.resume(&request, &self.store, PARALLEL).await {
                 Ok(trial) => {
-                    self.enter(trial, place);
+                    self.enter(trial, slot);
                     count += 1;
                 }
                 Err(failure) => {
                     let why = failure.message();
-                    services.reporter.warn(&format!("`{}` cannot go on: {why}", run.id));
+                    services.reporter.warn(&format!("cannot resume `{}`: {why}", run.id));
                 }
             }
         }
         Ok(count)
     }
 
-    /// Has all trials stop where they are, to go on later.
+    /// Pauses all runs, so that the next server process resumes them, and waits until their tasks end.
     pub(crate) async fn close(&self) {
         {
             let mut state = self.state.lock();
             state.closed = true;
-            state.held.values().for_each(|held| held.cancel.cancel(CancelReason::Paused));
+            state.active.values().for_each(|active| active.cancel.cancel(CancelReason::Paused));
         }
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-/// Whether the files that a run changes are in a folder that whoever runs the server has allowed.
+/// Checks that the workspace that a run changes is a folder that the operator allowed with `--root`.
 pub(crate) fn allowed(run: &Run, roots: &[&Path]) -> Result<(), &'static str> {
     let workspace = RunInput::of(run).unwrap_or_default().workspace;
     match workspace.is_none_or(|workspace| roots.contains(&&*workspace)) {
         true => Ok(()),
-        false => Err("its workspace is no folder that was allowed on this server"),
+        false => Err("its workspace is not an allowed folder of this server"),
     }
 }

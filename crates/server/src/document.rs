@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the routes declare, completed by what they cannot say themselves.
+//! OpenAPI document: the declarations of the routes, completed with what utoipa cannot express.
 
 use assize_config::Settings;
 use serde_json::{Map, Value, json};
@@ -8,11 +8,11 @@ use crate::routes::described;
 mod answers;
 mod settings;
 
-/// The OpenAPI document of a server with these settings.
+/// Builds the OpenAPI document of a server with these settings.
 pub(crate) fn document(config: &Settings) -> Value {
     let (_, document) = described().split_for_parts();
     let mut document = json!(document);
-    // What may go over several folders is one name there.
+    // OpenAPI has no wildcard path parameters: `{*name}` becomes `{name}`.
     if let Some(paths) = document["paths"].as_object_mut() {
         *paths = std::mem::take(paths)
             .into_iter()
@@ -20,7 +20,7 @@ pub(crate) fn document(config: &Settings) -> Value {
             .collect();
     }
     let problem = json!({
-        "description": "It was not done, and why",
+        "description": "The request failed",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     });
     let mut operations: Vec<&mut Value> = Vec::new();
@@ -29,18 +29,18 @@ pub(crate) fn document(config: &Settings) -> Value {
     {
         operations.extend(methods.as_object_mut().into_iter().flat_map(|all| all.values_mut()));
     }
-    // Any of them can go wrong, in the same way.
     for operation in operations {
+        // Every operation reports errors in the same format.
         operation["responses"]["default"] = problem.clone();
         if let Some(body) = operation.pointer_mut("/requestBody/content/application~1json/schema") {
-            or_nothing(body);
+            remove_null_choice(body);
         }
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
         for parameter in parameters.into_iter().flatten() {
             without_null(&mut parameter["schema"]);
         }
         if let Some(file) = operation.pointer_mut("/responses/200/content/*~1*") {
-            // Whatever it is.
+            // A file can have any content.
             file["schema"] = json!({});
         }
         if let Some(stream) = operation.pointer_mut("/responses/200/content/text~1event-stream") {
@@ -52,8 +52,8 @@ pub(crate) fn document(config: &Settings) -> Value {
         schemas[name] = schema;
     }
     schemas["StreamEvent"] = stream_event();
-    schemas["Wishes"]["properties"] =
-        settings::properties(config, &schemas["Wishes"]["properties"]);
+    schemas["RequestSettings"]["properties"] =
+        settings::properties(config, &schemas["RequestSettings"]["properties"]);
     for (place, schema) in NARROWED {
         narrow(schemas, place, &schema());
     }
@@ -65,22 +65,22 @@ pub(crate) fn document(config: &Settings) -> Value {
     document
 }
 
-/// A place in the schemas, and the keywords that it gets.
+/// JSON pointer into the schemas, and the keywords to add there.
 type Narrowing = (&'static str, fn() -> Value);
 
-/// Places in the schemas that are narrower than their types say.
+/// Schemas that accept fewer values than their Rust types do.
 const NARROWED: [Narrowing; 8] = [
-    ("/Exec/properties/arguments/items", no_nul),
-    ("/Exec/properties/env/additionalProperties", no_nul),
-    ("/Exec/properties/env", variable_names),
-    ("/Program/properties/program/items", no_nul),
-    ("/Program/properties/env/additionalProperties", no_nul),
-    ("/Program/properties/env", variable_names),
-    ("/Program/properties/cwd", path),
+    ("/ExecBody/properties/arguments/items", no_nul),
+    ("/ExecBody/properties/env/additionalProperties", no_nul),
+    ("/ExecBody/properties/env", variable_names),
+    ("/RunProgram/properties/program/items", no_nul),
+    ("/RunProgram/properties/env/additionalProperties", no_nul),
+    ("/RunProgram/properties/env", variable_names),
+    ("/RunProgram/properties/cwd", path),
     ("/Upload", one_content),
 ];
 
-/// Text that a program can get: it ends at a NUL byte.
+/// Text without NUL bytes, which the arguments and variables of a program cannot contain.
 fn no_nul() -> Value {
     json!({"pattern": "^[^\\x00]*$"})
 }
@@ -89,12 +89,12 @@ fn path() -> Value {
     json!({"pattern": "^[^\\x00]+$"})
 }
 
-/// Names of environment variables.
+/// Valid names of environment variables.
 fn variable_names() -> Value {
     json!({"propertyNames": {"pattern": "^[^=\\x00]+$"}})
 }
 
-/// A file is sent as text or in base64.
+/// Exactly one of `text` and `base64`.
 fn one_content() -> Value {
     let base64 = json!({"type": "string", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"});
     json!({"oneOf": [
@@ -103,7 +103,7 @@ fn one_content() -> Value {
     ]})
 }
 
-/// Adds keywords to the schema at a place.
+/// Adds keywords to the schema at a JSON pointer.
 fn narrow(schemas: &mut Value, place: &str, keywords: &Value) {
     let Some(schema) = schemas.pointer_mut(place) else { return };
     for (keyword, value) in keywords.as_object().into_iter().flatten() {
@@ -111,29 +111,29 @@ fn narrow(schemas: &mut Value, place: &str, keywords: &Value) {
     }
 }
 
-/// Schema of one server-sent event, by its fields as a client reads them.
+/// Schema of one server-sent event, with its SSE fields as properties.
 fn stream_event() -> Value {
     json!({
         "type": "object",
-        "description": "One server-sent event. The names and the data of each are in docs/events.md.",
+        "description": "One server-sent event. docs/reference/events.md lists the event names and their data.",
         "required": ["event", "data"],
         "properties": {
             "id": {
                 "type": "string", "pattern": "^[0-9]+$",
-                "description": "Position in the log, to continue after; events that are not stored have none",
+                "description": "Position in the log, for `Last-Event-ID`; absent from events that are not stored",
             },
-            "event": {"type": "string", "description": "Its name, such as `snapshot` or `run_ended`"},
+            "event": {"type": "string", "description": "Name of the event, such as `snapshot` or `run_ended`"},
             "data": {
                 "type": "string", "contentMediaType": "application/json",
                 "contentSchema": {"type": "object"},
             },
-            "retry": {"type": "integer", "description": "Milliseconds before a client connects again"},
+            "retry": {"type": "integer", "description": "Milliseconds to wait before reconnecting"},
         },
     })
 }
 
-/// What need not be sent is left out altogether, and never null.
-fn or_nothing(schema: &mut Value) {
+/// Removes `null` from a `oneOf` with one other choice: an optional body is omitted, never null.
+fn remove_null_choice(schema: &mut Value) {
     let choices = schema["oneOf"].as_array().cloned().unwrap_or_default();
     let mut others = choices.into_iter().filter(|choice| choice["type"] != "null");
     if let (Some(only), None) = (others.next(), others.next()) {
@@ -141,9 +141,9 @@ fn or_nothing(schema: &mut Value) {
     }
 }
 
-/// A header or a part of the query is a text or not there, and never null.
+/// Removes `null` from the schema of a parameter: a header or query parameter is omitted, never null.
 fn without_null(schema: &mut Value) {
-    or_nothing(schema);
+    remove_null_choice(schema);
     if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
         kinds.retain(|kind| kind != "null");
         if let [only] = &kinds[..] {
@@ -152,7 +152,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Replaces the formats of integers, which know no unsigned ones, by bounds.
+/// Replaces integer formats by bounds, as OpenAPI has no unsigned formats.
 fn bound_integers(part: &mut Value) {
     match part {
         Value::Object(fields) => {
@@ -168,7 +168,7 @@ fn bound_integers(part: &mut Value) {
     }
 }
 
-/// Bounds of an integer whose schema has a format; in utoipa's a minimum of 0 says that it has no sign.
+/// Bounds of an integer whose schema has a format. In utoipa's schemas a minimum means that it is unsigned.
 fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
     let unsigned = schema.get("minimum").is_some();
     Some(match (schema.get("format")?.as_str()?, unsigned) {
@@ -184,11 +184,11 @@ fn integer_bounds(schema: &Map<String, Value>) -> Option<(Value, Value)> {
     })
 }
 
-/// A trial that is to begin says its kind among its other fields, and has no others: which cannot be said by putting
-/// one description on top of another.
+/// Inlines the variants of `Start`. Each has a `kind` beside its other fields and allows no further fields, which an
+/// `allOf` of two schemas cannot express.
 fn describe_starts(schemas: &mut Value) {
     let known = schemas.clone();
-    for branch in schemas["Start"]["oneOf"].as_array_mut().into_iter().flatten() {
+    for branch in schemas["StartBody"]["oneOf"].as_array_mut().into_iter().flatten() {
         let parts = branch["allOf"].as_array().cloned().unwrap_or_default();
         let named = parts.iter().find_map(|part| part["$ref"].as_str()?.rsplit('/').next());
         let kind = parts.iter().find(|part| !part["properties"]["kind"].is_null());
@@ -225,14 +225,14 @@ mod tests {
         for (path, methods) in document["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
-                assert!(ids.insert(id.to_owned()), "{id} is there twice");
+                assert!(ids.insert(id.to_owned()), "duplicate operation id {id}");
                 assert!(operation["summary"].is_string(), "{method} {path}");
                 let tag = operation["tags"][0].as_str().unwrap();
-                assert!(pages::TAGS.contains(&tag), "{tag} is shown nowhere");
+                assert!(pages::TAGS.contains(&tag), "{tag} is not on the documentation page");
                 assert!(operation["responses"]["default"].is_object(), "{method} {path}");
             }
         }
-        let kinds = document["components"]["schemas"]["Start"]["oneOf"].as_array().unwrap();
+        let kinds = document["components"]["schemas"]["StartBody"]["oneOf"].as_array().unwrap();
         assert_eq!(kinds.len(), 5);
         for kind in kinds {
             assert_eq!(kind["additionalProperties"], false, "{kind}");
@@ -258,26 +258,26 @@ mod tests {
         references(&document, &mut found);
         for reference in found {
             let schema = document.pointer(reference.trim_start_matches('#'));
-            let schema = schema.unwrap_or_else(|| panic!("{reference} is not there"));
-            assert_ne!(schema["$ref"], reference, "it stands for itself");
+            let schema = schema.unwrap_or_else(|| panic!("unknown schema {reference}"));
+            assert_ne!(schema["$ref"], reference, "the schema refers to itself");
         }
     }
 
     #[test]
-    fn answers_share_no_name_with_each_other_or_with_requests() {
+    fn names_of_response_schemas_are_unique() {
         let (_, declared) = described().split_for_parts();
         let declared = json!(declared);
         for name in answers::schemas().keys() {
-            // schemars numbers types of the same name.
+            // schemars appends a number to the second type of the same name.
             assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "rename one of `{name}`");
             let other = &declared["components"]["schemas"][name];
             let own = json!({"$ref": format!("#/components/schemas/{name}")});
-            assert!(other.is_null() || *other == own, "a request is called `{name}`, too: {other}");
+            assert!(other.is_null() || *other == own, "`{name}` is also a request type: {other}");
         }
     }
 
     #[test]
-    fn event_streams_describe_each_event() {
+    fn event_streams_have_an_item_schema() {
         let document = document();
         assert_eq!(document["openapi"], "3.2.0");
         let streams =
@@ -295,28 +295,28 @@ mod tests {
     }
 
     #[test]
-    fn narrowed_places_are_in_the_schemas() {
+    fn narrowed_pointers_exist_in_the_schemas() {
         let document = document();
         for (place, _) in NARROWED {
             let there = document["components"]["schemas"].pointer(place);
-            assert!(there.is_some(), "{place} is in no schema");
+            assert!(there.is_some(), "{place} not found");
         }
     }
 
     #[test]
-    fn integers_and_settings_have_the_bounds_that_are_enforced() {
+    fn schema_bounds_match_the_enforced_limits() {
         let document = document();
         let text = document.to_string();
         assert!(!text.contains("\"int64\"") && !text.contains("\"int32\""));
         let after = document["paths"]["/api/events"]["get"]["parameters"].as_array().unwrap();
         let after = after.iter().find(|one| one["name"] == "after").unwrap();
         assert_eq!(after["schema"]["maximum"], json!(u64::MAX), "{after}");
-        let settings = &document["components"]["schemas"]["Wishes"]["properties"];
+        let settings = &document["components"]["schemas"]["RequestSettings"]["properties"];
         assert_eq!(settings["timeout_seconds"]["minimum"], json!(0.001), "{settings}");
-        // What the operator has set is the most.
+        // The operator's value is the maximum.
         assert_eq!(settings["timeout_seconds"]["maximum"], json!(7.5), "{settings}");
         assert_eq!(settings["processes"]["minimum"], json!(2), "{settings}");
-        // And the ceiling of requests, where nothing is set.
+        // Without an operator's value the ceiling for requests is the maximum.
         let memory = regex::Regex::new(settings["memory"]["pattern"].as_str().unwrap()).unwrap();
         assert!(
             memory.is_match("4G") && !memory.is_match("5G") && !memory.is_match("8M"),

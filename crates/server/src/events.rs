@@ -1,4 +1,4 @@
-//! Live events, as browsers and programs follow them: server-sent events.
+//! Event streams of runs and workspaces, as server-sent events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,77 +19,77 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use utoipa::IntoParams;
 
-use crate::api::runs::Shown;
+use crate::api::runs::RunDetails;
 use crate::extract::{Path, Query};
-use crate::hub::{Follower, frame, joined};
+use crate::hub::{Subscriber, frame, joined};
 use crate::problem::Problem;
 use crate::{App, kinds};
 
-/// How often something is sent though there is nothing to tell, so that nobody takes the line for dead.
+/// Interval of keep-alive comments on an idle stream, so that proxies and clients do not close it.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How soon somebody whose line broke is to call again, in milliseconds.
+/// Milliseconds that a client waits before it reconnects.
 const RETRY: u64 = 1000;
 
-/// The most often that is told what a program writes.
-const PACE: Duration = Duration::from_millis(100);
+/// Minimum interval between two messages with program output.
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The most runs that can be named for one stream.
-const MOST_RUNS: usize = 100;
+/// Maximum number of runs in one stream.
+const MAX_RUNS: usize = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct After {
-    /// Only what has an id above this one; a `Last-Event-ID` header wins over it.
+pub(crate) struct AfterQuery {
+    /// Return only events with a larger id; a `Last-Event-ID` header takes precedence
     pub(crate) after: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OfRuns {
-    /// The runs that are wanted, with commas between them; all, if none is named.
+pub(crate) struct RunEventsQuery {
+    /// Ids of runs, separated by commas; default: all runs
     runs: Option<String>,
-    /// Only what has an id above this one; a `Last-Event-ID` header wins over it.
+    /// Return only events with a larger id; a `Last-Event-ID` header takes precedence
     after: Option<u64>,
 }
 
-/// The last event that whoever calls again has seen.
+/// Id of the last event that a reconnecting client has received, from its `Last-Event-ID` header.
 pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let bad = || Problem::new(StatusCode::BAD_REQUEST, "`Last-Event-ID` is no id of an event");
-    number.ok_or_else(bad).map(Some)
+    let invalid = || Problem::new(StatusCode::BAD_REQUEST, "invalid `Last-Event-ID`: not a number");
+    number.ok_or_else(invalid).map(Some)
 }
 
-/// Follow a run
+/// Stream the events of a run
 ///
-/// A stream of server-sent events. The first, `snapshot`, is the run as it stands. After it come all events of the run,
-/// or those after the last that was seen, each with its id; then those that happen. What a program writes is told while
-/// it runs, as `execution_output`, without an id: it is not kept, but as part of the outcome. The stream ends with the
-/// run. To whoever then calls again the answer is 204, at which browsers stop calling.
+/// A stream of server-sent events. The first, `snapshot`, has the current state of the run. Then all past events of the
+/// run follow, or those after the last event id, each with its id, and then new events as they happen. Live output of
+/// programs is sent as `execution_output` without an id, as it is not stored as an event. The stream ends with the run.
+/// A client that reconnects after that gets 204, at which browsers stop reconnecting.
 #[utoipa::path(
     get, path = "/api/runs/{id}/events", tag = "events",
-    params(("id" = String, Path, description = "The run"), After,
-           ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
-    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String),
-              (status = 204, description = "The run is over, and all of it was seen")),
+    params(("id" = String, Path, description = "Id of the run"), AfterQuery,
+           ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client received")),
+    responses((status = 200, description = "Event stream", content_type = "text/event-stream", body = String),
+              (status = 204, description = "The run has ended, and the client has received all of its events")),
 )]
 pub(crate) async fn of_run(
     State(app): State<App>,
     Path(id): Path<String>,
-    Query(query): Query<After>,
+    Query(query): Query<AfterQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     let newest = app.store.last_event().await?;
-    // An id that there never was is of another store.
+    // An id beyond the newest event comes from another store: ignore it.
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
     let after = seen.unwrap_or_default();
     let follower = app.events.follow(Some(BTreeSet::from([id])), after);
-    let snapshot = json!({"run": Shown::new(&app, &run), "last_event_id": newest});
-    let mut stream = Stream::new(app.clone(), follower, snapshot);
+    let snapshot = json!({"run": RunDetails::new(&app, &run), "last_event_id": newest});
+    let mut stream = EventStream::new(app.clone(), follower, snapshot);
     stream.run = Some(run.id.clone());
     stream.live = app.watch(&run);
     if seen.is_some() && run.status != RunStatus::Running {
@@ -101,34 +101,35 @@ pub(crate) async fn of_run(
     Ok(stream.into_response())
 }
 
-/// Follow several runs
+/// Stream the events of several runs
 ///
-/// A stream of server-sent events as for one run, which goes on until whoever follows it leaves. Runs that are named are
-/// told of from their beginning; those among them that are not there are said to be `missing`, and left out. If none is
-/// named the stream is about all runs: the first event has those that are under way, and what follows happens from now
-/// on. In both cases an id to begin after can be given.
+/// A stream of server-sent events as for one run; it ends when the client disconnects. With `runs`, it starts with the
+/// first event of the named runs, and the snapshot lists unknown runs in `missing`. Without `runs`, it has all runs:
+/// the snapshot lists those that are running, and only new events follow. `after` and `Last-Event-ID` change the start.
 #[utoipa::path(
     get, path = "/api/events", tag = "events",
-    params(OfRuns, ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
-    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String)),
+    params(RunEventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client received")),
+    responses((status = 200, description = "Event stream", content_type = "text/event-stream", body = String)),
 )]
 pub(crate) async fn of_runs(
     State(app): State<App>,
-    Query(query): Query<OfRuns>,
+    Query(query): Query<RunEventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let named: Option<BTreeSet<String>> =
         query.runs.map(|runs| runs.split(',').map(|run| run.trim().to_owned()).collect());
     let (mut runs, mut missing) = (Vec::new(), Vec::new());
     match &named {
-        Some(named) if named.len() > MOST_RUNS => {
-            return Err(Problem::unusable(format!("at most {MOST_RUNS} runs can be named")));
+        Some(named) if named.len() > MAX_RUNS => {
+            return Err(Problem::unusable(format!(
+                "too many runs: at most {MAX_RUNS} are allowed"
+            )));
         }
         Some(named) => {
             for id in named {
                 match app.run(id).await {
                     Ok(run) => runs.push(run),
-                    // Perhaps removed since it was last followed: the others are told of all the same.
+                    // The run may have been removed since the client last connected; the others are still sent.
                     Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
                         missing.push(id.clone());
                     }
@@ -136,97 +137,99 @@ pub(crate) async fn of_runs(
                 }
             }
             if runs.is_empty() {
-                return Err(Problem::not_found("there is none of these runs"));
+                return Err(Problem::not_found("none of these runs exists"));
             }
         }
         None => {
             let status = Some(RunStatus::Running);
-            let filter = assize_run::RunFilter { status, limit: MOST_RUNS, ..Default::default() };
+            let filter = assize_run::RunFilter { status, limit: MAX_RUNS, ..Default::default() };
             runs = app.store.runs(filter).await?;
         }
     }
     let newest = app.store.last_event().await?;
-    // Named runs are told from their beginning; of all that ever happened nobody wants to hear.
-    let begin = if named.is_some() { 0 } else { newest };
+    // Named runs are replayed from their first event; replaying all runs would send the whole store.
+    let start = if named.is_some() { 0 } else { newest };
     let seen = last_seen(&headers)?.or(query.after).filter(|seen| *seen <= newest);
-    let after = seen.unwrap_or(begin);
-    let described: Vec<Shown> = runs.iter().map(|run| Shown::new(&app, run)).collect();
-    let there = named.map(|_| runs.iter().map(|run| run.id.to_string()).collect());
-    let follower = app.events.follow(there, after);
+    let after = seen.unwrap_or(start);
+    let described: Vec<RunDetails> = runs.iter().map(|run| RunDetails::new(&app, run)).collect();
+    let subjects = named.map(|_| runs.iter().map(|run| run.id.to_string()).collect());
+    let follower = app.events.follow(subjects, after);
     let snapshot = json!({"runs": described, "missing": missing, "last_event_id": newest});
-    Ok(Stream::new(app.clone(), follower, snapshot).into_response())
+    Ok(EventStream::new(app.clone(), follower, snapshot).into_response())
 }
 
-/// What is sent to one follower.
-pub(crate) struct Stream {
+/// Body of one event stream.
+pub(crate) struct EventStream {
     app: App,
-    pub(crate) follower: Follower,
-    /// Sent before all else.
+    pub(crate) follower: Subscriber,
+    /// First message: the reconnection delay and the snapshot.
     first: Option<Bytes>,
-    /// With whose end it ends.
+    /// Run whose end ends the stream.
     run: Option<RunId>,
-    live: Option<Watched>,
-    /// Whether it was looked whether that is over, since there was reason to.
-    looked: bool,
-    /// When something is sent though there is nothing to tell.
-    quiet_until: Instant,
+    live: Option<WatchedOutput>,
+    /// Whether the status of the run was checked since it may last have changed.
+    status_checked: bool,
+    /// When the next heartbeat is due.
+    heartbeat_at: Instant,
 }
 
-impl Stream {
-    pub(crate) fn new(app: App, follower: Follower, snapshot: Value) -> Stream {
+impl EventStream {
+    pub(crate) fn new(app: App, follower: Subscriber, snapshot: Value) -> EventStream {
         let mut first = format!("retry: {RETRY}\n\n").into_bytes();
         first.extend_from_slice(&frame(None, "snapshot", &snapshot));
-        Stream {
+        EventStream {
             app,
             follower,
             first: Some(first.into()),
             run: None,
             live: None,
-            looked: false,
-            quiet_until: Instant::now(),
+            status_checked: false,
+            heartbeat_at: Instant::now(),
         }
     }
 
-    /// What is sent next; nothing, if that is all.
+    /// Next piece of the body; `None` at its end.
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
         let next = match self.first.take() {
             Some(first) => Some(Ok(first)),
             None => self.later().await,
         };
-        self.quiet_until = Instant::now() + HEARTBEAT;
+        self.heartbeat_at = Instant::now() + HEARTBEAT;
         next
     }
 
     async fn later(&mut self) -> Option<Result<Bytes, Problem>> {
         loop {
-            let mut told = match self.follower.next().await {
-                Ok(told) => told,
-                // The line is cut, and whoever calls again goes on where they were.
+            let mut events = match self.follower.next().await {
+                Ok(events) => events,
+                // The connection is closed; the client reconnects with its last event id.
                 Err(error) => return Some(Err(error.into())),
             };
-            if told.is_empty() && !std::mem::replace(&mut self.looked, true) && self.is_over().await
+            if events.is_empty()
+                && !std::mem::replace(&mut self.status_checked, true)
+                && self.is_over().await
             {
-                // It ended after it was looked for more, perhaps, and told so.
-                told = match self.follower.next_kept().await {
-                    Ok(told) => told,
+                // The run may have ended after the first read: read its last events from the store.
+                events = match self.follower.next_kept().await {
+                    Ok(events) => events,
                     Err(error) => return Some(Err(error.into())),
                 };
-                if told.is_empty() {
+                if events.is_empty() {
                     return None;
                 }
-                self.looked = false;
+                self.status_checked = false;
             }
-            if let [.., last] = told.as_slice() {
-                // It may have been taken up again since.
-                self.looked &= !last.ends;
-                return Some(Ok(joined(&told)));
+            if let [.., last] = events.as_slice() {
+                // After `run_ended` the status must be checked, as the run may have been resumed.
+                self.status_checked &= !last.ends;
+                return Some(Ok(joined(&events)));
             }
             tokio::select! {
                 () = self.follower.more() => {}
-                told = written(self.live.as_mut(), self.run.as_ref()) => return Some(Ok(told)),
-                () = tokio::time::sleep_until(self.quiet_until) => {
-                    // It may be gone without a word.
-                    self.looked = false;
+                output = written(self.live.as_mut(), self.run.as_ref()) => return Some(Ok(output)),
+                () = tokio::time::sleep_until(self.heartbeat_at) => {
+                    // The run may have been removed, which sends no event.
+                    self.status_checked = false;
                     return Some(Ok(Bytes::from_static(b":\n\n")));
                 }
                 () = self.app.closing.cancelled() => return None,
@@ -234,68 +237,68 @@ impl Stream {
         }
     }
 
-    /// Whether the run that is followed has come to an end.
+    /// Whether the run of this stream has ended or was removed.
     async fn is_over(&self) -> bool {
         let Some(run) = &self.run else { return false };
         match self.app.store.run(run).await {
             Ok(run) => run.status != RunStatus::Running,
-            // Removed in the meantime.
+            // The run was removed.
             Err(_) => true,
         }
     }
 }
 
-/// The programs of a run, as somebody watches them.
-struct Watched {
+/// Live output of the programs of a run, with the position of one stream in it.
+struct WatchedOutput {
     live: Arc<LiveOutput>,
     last: watch::Receiver<u64>,
     seen: u64,
-    /// Nothing is told before.
+    /// Earliest time of the next message.
     next: Instant,
-    /// Asks whoever runs them, where that is elsewhere.
-    _asking: Option<AbortOnDropHandle<()>>,
+    /// Task that fetches the output from a cluster worker; `None` if the programs run here.
+    _fetching: Option<AbortOnDropHandle<()>>,
 }
 
-impl Watched {
-    fn new(live: Arc<LiveOutput>) -> Watched {
+impl WatchedOutput {
+    fn new(live: Arc<LiveOutput>) -> WatchedOutput {
         let last = live.last();
-        Watched { live, last, seen: 0, next: Instant::now(), _asking: None }
+        WatchedOutput { live, last, seen: 0, next: Instant::now(), _fetching: None }
     }
 }
 
 impl App {
-    /// The programs of a run, here or wherever in the cluster they run.
-    fn watch(&self, run: &Run) -> Option<Watched> {
+    /// Live output of the programs of a run, on this server or on a cluster worker.
+    fn watch(&self, run: &Run) -> Option<WatchedOutput> {
         match &self.services.member {
             Some(member) if kinds::runs_programs(run) => {
-                let (live, asking) = assize_service::live::watch(member, &run.id);
-                Some(Watched { _asking: Some(asking), ..Watched::new(live) })
+                let (live, fetching) = assize_service::live::watch(member, &run.id);
+                Some(WatchedOutput { _fetching: Some(fetching), ..WatchedOutput::new(live) })
             }
-            _ => self.docket.live(&run.id).map(Watched::new),
+            _ => self.docket.live(&run.id).map(WatchedOutput::new),
         }
     }
 }
 
-/// What programs have written since it was last told, once there is something.
-async fn written(watched: Option<&mut Watched>, run: Option<&RunId>) -> Bytes {
+/// Waits for new program output, and encodes it as events.
+async fn written(watched: Option<&mut WatchedOutput>, run: Option<&RunId>) -> Bytes {
     let Some(watched) = watched else { return std::future::pending().await };
     if watched.last.wait_for(|last| *last > watched.seen).await.is_err() {
         return std::future::pending().await;
     }
-    // What comes in many pieces is told in few.
+    // Combine many small writes into few messages.
     tokio::time::sleep_until(watched.next).await;
-    watched.next = Instant::now() + PACE;
+    watched.next = Instant::now() + OUTPUT_INTERVAL;
     let mut frames = Vec::new();
-    for wrote in watched.live.after(watched.seen) {
-        watched.seen = wrote.number;
-        let mut data = json!(wrote);
+    for chunk in watched.live.after(watched.seen) {
+        watched.seen = chunk.number;
+        let mut data = json!(chunk);
         data["run"] = json!(run);
         frames.extend_from_slice(&frame(None, "execution_output", &data));
     }
     frames.into()
 }
 
-impl IntoResponse for Stream {
+impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
         let pieces = stream::unfold(self, |mut stream| async move {
             let piece = stream.next().await?;
@@ -307,7 +310,7 @@ impl IntoResponse for Stream {
         let headers = [
             (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-            // Some who stand before us would wait until there is more to pass on.
+            // Disables response buffering in nginx.
             (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         ];
         (headers, Body::from_stream(pieces)).into_response()

@@ -1,4 +1,4 @@
-//! What is read in a request; what cannot be read is a problem in our own words.
+//! Extractors of request parts whose errors are problem details.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::error::Category;
 use crate::json::Json;
 use crate::problem::Problem;
 
-/// A part of the address.
+/// Path parameters.
 #[derive(Debug)]
 pub(crate) struct Path<T>(pub(crate) T);
 
@@ -27,13 +27,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
         let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
         read.map(|axum::extract::Path(read)| Path(read)).map_err(|error: PathRejection| {
-            // A name that cannot be read is the name of nothing.
+            // An undecodable name cannot name an existing resource.
             Problem::not_found(error.body_text())
         })
     }
 }
 
-/// What stands behind the question mark.
+/// Query parameters.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -48,25 +48,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// How long it may take until all of a request is there.
+/// How long a client may take to send a request body.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The bytes that were sent.
+/// Request body as bytes.
 #[derive(Debug)]
-pub(crate) struct Raw(pub(crate) Bytes);
+pub(crate) struct RawBody(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Raw {
+impl<S: Send + Sync> FromRequest<S> for RawBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Raw, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<RawBody, Problem> {
         let length = header(&request, CONTENT_LENGTH);
         let read = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await;
-        let late =
-            |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the rest of the request never came");
-        read.map_err(late)?.map(Raw).map_err(|error| {
+        let timed_out =
+            |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "timed out while reading the request");
+        read.map_err(timed_out)?.map(RawBody).map_err(|error| {
             let too_large = error.status() == StatusCode::PAYLOAD_TOO_LARGE;
             let detail = match length.filter(|_| too_large) {
-                Some(length) => format!("{length} bytes are more than this server takes at once"),
+                Some(length) => format!("{length} bytes exceed this server's request size limit"),
                 None => error.body_text(),
             };
             Problem::new(error.status(), detail)
@@ -74,33 +74,33 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     }
 }
 
-/// What was sent, with the fingerprint of every byte of it.
+/// Request body parsed from JSON, with the fingerprint of its path and bytes.
 #[derive(Debug)]
-pub(crate) struct Sent<T> {
+pub(crate) struct JsonBody<T> {
     pub(crate) body: T,
     pub(crate) fingerprint: Fingerprint,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Sent<T>, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, Problem> {
         let path = request.uri().path().to_owned();
         let kind = header(&request, CONTENT_TYPE);
-        let Raw(bytes) = Raw::from_request(request, state).await?;
+        let RawBody(bytes) = RawBody::from_request(request, state).await?;
         let fingerprint = Fingerprint::of(format!("{path}\n{}", Fingerprint::of(&bytes)));
-        // What needs nothing said can be asked for without a word.
+        // An empty body stands for an object without fields.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { check(kind, bytes)? };
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
-            return Err(Problem::unusable("what was sent is a list, and no object"));
+            return Err(Problem::unusable("the request body must be a JSON object, not a list"));
         }
-        Ok(Sent { body: read(&bytes)?, fingerprint })
+        Ok(JsonBody { body: read(&bytes)?, fingerprint })
     }
 }
 
-/// What JSON says; what is wrong with it is said with its place.
+/// Parses JSON; errors name the path of the invalid value.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let hint = "/api/openapi.json says what can be sent";
+    let hint = "the schema is in /api/openapi.json";
     let Json(json) = serde_json::from_slice(bytes).map_err(|error| {
         let status = match error.classify() {
             Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
@@ -112,7 +112,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         .map_err(|error| Problem::unusable(placed(&error)).hint(hint))
 }
 
-/// What is wrong, and where, if that is known.
+/// Error message with the path of the invalid value, if known.
 fn placed(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, what) = (error.path().to_string(), error.inner());
     match path.as_str() {
@@ -121,7 +121,7 @@ fn placed(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     }
 }
 
-/// Reads the fields of an object.
+/// Deserializes a value from the fields of an object; errors name the path.
 pub(crate) fn fields<T, E>(fields: serde_json::Map<String, Value>) -> Result<T, E>
 where
     T: DeserializeOwned,
@@ -135,20 +135,20 @@ fn header(request: &Request, name: HeaderName) -> Option<String> {
     request.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Only what says that it is JSON: a form on a page of somebody else cannot say so.
+/// Requires the content type `application/json`, which a form on another site cannot send.
 fn check(kind: Option<String>, bytes: Bytes) -> Result<Bytes, Problem> {
     let kind = kind.unwrap_or_default().to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
         "application/json" => Ok(bytes),
         _ => {
-            let detail = "what was sent does not say that it is JSON";
+            let detail = "the content type of the request is not JSON";
             let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
             Err(problem.hint("send `Content-Type: application/json`"))
         }
     }
 }
 
-/// Reads an object that is written as one: a list of its values, in order, would be taken for it otherwise.
+/// Deserializes a struct from a JSON object only: serde would also accept a list of its values in order.
 pub(crate) fn object<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -157,7 +157,7 @@ where
     fields(serde_json::Map::deserialize(from)?)
 }
 
-/// Reads a list of such objects.
+/// Deserializes a list of structs, each from a JSON object only (see [`object`]).
 pub(crate) fn objects<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

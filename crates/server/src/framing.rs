@@ -1,63 +1,65 @@
-//! Refusal of requests whose length is ambiguous: those with both `Content-Length` and `Transfer-Encoding`.
+//! Rejects requests with both `Content-Length` and `Transfer-Encoding` (request smuggling).
 //!
-//! A proxy that goes by one of the two headers and a server that goes by the other see different requests on the same
-//! connection. The HTTP library drops `Content-Length` before a handler sees the request, so the bytes themselves are
-//! read here, before the library gets them. A request head with both headers is made invalid, and the library answers
-//! it with 400 and closes the connection.
+//! A proxy that uses one of the two headers and a server that uses the other see different requests on the same
+//! connection. hyper drops `Content-Length` before a handler sees the request, so this module reads the bytes before
+//! hyper does. It makes a request head with both headers invalid; hyper then answers 400 and closes the connection.
 
-/// The longest header name that matters, and the longest value of `Content-Length`.
+/// Bytes kept of each line: enough for the two header names and the value of `Content-Length`.
 const MAX_LINE: usize = 64;
 
-/// Place in the stream of requests of one connection.
+/// State of the parser within the requests of one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum ParserState {
     /// Before a request line, where empty lines are skipped.
     #[default]
     Start,
     Head,
-    /// So many bytes of a body are left.
+    /// In a body, with the number of bytes left.
     Body(u64),
     ChunkSize,
-    /// So many bytes of a chunk and of the line end after it are left.
+    /// In a chunk, with the number of bytes left.
     Chunk(u64),
     Trailers,
-    /// The framing is invalid: the library closes the connection.
+    /// The framing is invalid, and hyper closes the connection.
     Lost,
 }
 
-/// Reads the framing of the requests of one connection.
+/// Parser of the request framing of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Framing {
-    place: Place,
-    /// Beginning of the current line, and its length.
+pub(crate) struct RequestFraming {
+    state: ParserState,
+    /// First [`MAX_LINE`] bytes of the current line, and its full length.
     line: Vec<u8>,
     line_length: u64,
     content_length: Option<u64>,
     chunked: bool,
 }
 
-impl Framing {
-    /// Reads bytes that have arrived. The end of a head with both headers is overwritten by a byte that no head has.
+impl RequestFraming {
+    /// Parses received bytes. Overwrites the end of a head that has both headers with an invalid byte (NUL).
     pub(crate) fn read(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {
-            match &mut self.place {
-                Place::Lost => return,
-                Place::Body(left) | Place::Chunk(left) => {
+            match &mut self.state {
+                ParserState::Lost => return,
+                ParserState::Body(left) | ParserState::Chunk(left) => {
                     let here = (bytes.len() - at) as u64;
                     let read = here.min(*left);
                     *left -= read;
-                    #[expect(clippy::cast_possible_truncation, reason = "no more than there is")]
+                    #[expect(clippy::cast_possible_truncation, reason = "at most bytes.len()")]
                     let read = read as usize;
                     at += read;
                     if *left == 0 {
-                        self.place = match self.place {
-                            Place::Body(_) => Place::Start,
-                            _ => Place::ChunkSize,
+                        self.state = match self.state {
+                            ParserState::Body(_) => ParserState::Start,
+                            _ => ParserState::ChunkSize,
                         };
                     }
                 }
-                Place::Start | Place::Head | Place::ChunkSize | Place::Trailers => {
+                ParserState::Start
+                | ParserState::Head
+                | ParserState::ChunkSize
+                | ParserState::Trailers => {
                     let byte = bytes[at];
                     if byte == b'\n' {
                         if self.end_line() {
@@ -75,37 +77,37 @@ impl Framing {
         }
     }
 
-    /// Ends a line; whether it ends a head that has both headers.
+    /// Processes the end of a line; returns whether it ends a head that has both headers.
     fn end_line(&mut self) -> bool {
         let line = std::mem::take(&mut self.line);
         let text = line.strip_suffix(b"\r").unwrap_or(&line);
         let empty = text.is_empty() && self.line_length <= 1;
         let mut ambiguous = false;
-        match self.place {
-            Place::Start if !empty => {
+        match self.state {
+            ParserState::Start if !empty => {
                 (self.content_length, self.chunked) = (None, false);
-                self.place = Place::Head;
+                self.state = ParserState::Head;
             }
-            Place::Head if empty => {
+            ParserState::Head if empty => {
                 ambiguous = self.chunked && self.content_length.is_some();
-                self.place = match (self.chunked, self.content_length) {
-                    _ if ambiguous => Place::Lost,
-                    (true, _) => Place::ChunkSize,
-                    (false, Some(0) | None) => Place::Start,
-                    (false, Some(length)) => Place::Body(length),
+                self.state = match (self.chunked, self.content_length) {
+                    _ if ambiguous => ParserState::Lost,
+                    (true, _) => ParserState::ChunkSize,
+                    (false, Some(0) | None) => ParserState::Start,
+                    (false, Some(length)) => ParserState::Body(length),
                 };
             }
-            Place::Head => self.read_header(text),
-            Place::ChunkSize => {
-                self.place = match chunk_size(text) {
-                    Some(0) => Place::Trailers,
-                    // The end of the line after it may be one byte or two: the rest is an empty line.
-                    Some(size) => Place::Chunk(size),
-                    None if empty => Place::ChunkSize,
-                    None => Place::Lost,
+            ParserState::Head => self.read_header(text),
+            ParserState::ChunkSize => {
+                self.state = match chunk_size(text) {
+                    Some(0) => ParserState::Trailers,
+                    // The line end after the chunk (LF or CRLF) is then parsed as an empty line.
+                    Some(size) => ParserState::Chunk(size),
+                    None if empty => ParserState::ChunkSize,
+                    None => ParserState::Lost,
                 };
             }
-            Place::Trailers if empty => self.place = Place::Start,
+            ParserState::Trailers if empty => self.state = ParserState::Start,
             _ => {}
         }
         self.line = line;
@@ -121,13 +123,13 @@ impl Framing {
             self.chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
             let length = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            // The library refuses what is no number.
+            // hyper rejects a value that is not a number.
             self.content_length = Some(length.unwrap_or(0));
         }
     }
 }
 
-/// Size of a chunk, by its line; extensions are left aside.
+/// Parses the size of a chunk from its line; ignores chunk extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -139,9 +141,9 @@ mod tests {
 
     const BOTH: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
 
-    /// How many heads of a stream are made invalid, if it arrives in pieces of so many bytes.
+    /// Number of heads that are made invalid if a stream arrives in pieces of `piece` bytes.
     fn refused(stream: &str, piece: usize) -> usize {
-        let mut framing = Framing::default();
+        let mut framing = RequestFraming::default();
         let mut bytes = stream.as_bytes().to_vec();
         bytes.chunks_mut(piece).for_each(|piece| framing.read(piece));
         let changed = bytes.iter().zip(stream.as_bytes()).filter(|(now, before)| now != before);
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_with_both_lengths_are_made_invalid() {
+    fn heads_with_both_length_headers_are_made_invalid() {
         let swapped =
             "POST / HTTP/1.1\r\ntransfer-ENCODING:chunked\r\nHost: a\r\ncontent-length:3\r\n\r\n";
         let bare_line_feeds =
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_chunks_end_the_reading() {
+    fn parsing_stops_at_an_invalid_chunk_size() {
         let lost = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n";
         assert_eq!(refused(&format!("{lost}{BOTH}"), 5), 0);
     }

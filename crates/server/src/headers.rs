@@ -1,4 +1,4 @@
-//! What browsers are told about everything that we send.
+//! Security headers that every response gets.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -10,15 +10,15 @@ use axum::middleware::Next;
 
 use crate::App;
 
-/// Our own pages: nothing but what we serve ourselves, and nothing in line.
+/// Content security policy of the server's own pages: only same-origin resources, nothing inline.
 const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// What models, programs and workers wrote: it can do nothing, not even as a page of its own.
+/// Content security policy of content that models, programs and workers wrote: no scripts, even if opened as a page.
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Tells browsers to be careful, with every answer.
+/// Middleware that adds the security headers a response does not have yet.
 pub(crate) async fn add(
     State(app): State<App>,
     request: Request,

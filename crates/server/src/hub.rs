@@ -1,8 +1,8 @@
-//! Live events: one reader of the store, and any number of followers.
+//! Fan-out of live events: one reader of the store, and any number of subscribers.
 //!
-//! Nobody has a queue. Each follower has a place in the log, and takes what comes after it: from what was told lately,
-//! which is kept here once for all of them, ready to be sent; or, if it is further behind, from the store. A slow one
-//! falls behind and costs nothing but its connection; nobody waits for it, and nothing is lost to it.
+//! Subscribers have no queues. Each has a cursor in the log and takes the events after it: from a buffer of recent
+//! encoded events that all subscribers share, or, if it is further behind, from the store. A slow subscriber costs only
+//! its connection: it delays no other, and loses no events.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use assize_run::{
-    AuditEntry, AuditQuery, EventQuery, Log, RunEvent, RunId, Store, StoreError, StoredEvent,
+    AuditEntry, AuditQuery, EventQuery, RunEvent, RunId, Store, StoreError, StoreLog, StoredEvent,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::RwLock;
@@ -18,41 +18,41 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// The most that is kept for followers, and the most that is sent at once.
-const RECENT: usize = 4096;
-const AT_ONCE: usize = 64;
+/// Maximum number of events in the shared buffer, and in one batch to a subscriber.
+const MAX_RECENT: usize = 4096;
+const MAX_BATCH: usize = 64;
 
-/// How long it is waited before a store that failed is asked again.
+/// Delay before a failed read of the store is retried, and interval of checks for subscribers that are gone.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Something that was told, ready to be sent.
+/// Event that is encoded as a server-sent event.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct EncodedEvent {
     pub(crate) id: u64,
-    /// The run, or the workspace.
-    about: Arc<str>,
+    /// Id of the run, or subject of the workspace in the audit log.
+    subject: Arc<str>,
     frame: Bytes,
-    /// Whether a run has ended with it.
+    /// Whether it is the `run_ended` event of a run.
     pub(crate) ends: bool,
 }
 
-impl Told {
-    fn new(id: u64, about: &str, name: &str, data: &Value) -> Told {
+impl EncodedEvent {
+    fn new(id: u64, subject: &str, name: &str, data: &Value) -> EncodedEvent {
         let frame = frame(Some(id), name, data);
-        Told { id, about: about.into(), frame, ends: name == RunEvent::RUN_ENDED }
+        EncodedEvent { id, subject: subject.into(), frame, ends: name == RunEvent::RUN_ENDED }
     }
 
-    fn event(event: &StoredEvent) -> Told {
+    fn event(event: &StoredEvent) -> EncodedEvent {
         let mut data = event.payload.clone();
         if let Some(data) = data.as_object_mut() {
             data.insert("run".to_owned(), json!(event.run));
             data.insert("at".to_owned(), json!(event.at));
         }
-        Told::new(event.id, event.run.as_str(), &event.name, &data)
+        EncodedEvent::new(event.id, event.run.as_str(), &event.name, &data)
     }
 
-    fn entry(entry: &AuditEntry) -> Told {
-        // By the names of the messages that workers get, where there is one.
+    fn entry(entry: &AuditEntry) -> EncodedEvent {
+        // Some entries are sent under the names of the messages that workers get.
         let name = match entry.action.as_str() {
             "submitted" => "DRAFT_READY",
             "applied" => "DRAFT_ACCEPTED",
@@ -63,53 +63,53 @@ impl Told {
         };
         let data = json!({"id": entry.id, "at": entry.at, "actor": entry.actor,
                           "action": entry.action, "detail": entry.detail});
-        Told::new(entry.id, &entry.subject, name, &data)
+        EncodedEvent::new(entry.id, &entry.subject, name, &data)
     }
 }
 
-/// An event as it is sent.
+/// Encodes a server-sent event.
 pub(crate) fn frame(id: Option<u64>, name: &str, data: &Value) -> Bytes {
     let mut frame = BytesMut::new();
     if let Some(id) = id {
         frame.put_slice(format!("id: {id}\n").as_bytes());
     }
-    // One line each: names are ours, and JSON has none.
+    // One line per field is enough: neither our names nor compact JSON contain line breaks.
     frame.put_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
     frame.freeze()
 }
 
-/// What was told lately.
+/// Buffer of recent events.
 #[derive(Debug, Default)]
 struct Recent {
-    told: VecDeque<Told>,
-    /// All that was told after this is here.
+    events: VecDeque<EncodedEvent>,
+    /// The buffer is complete from the event after this id.
     after: u64,
-    /// The last that was read.
+    /// Id of the last event that was read.
     last: u64,
 }
 
-/// One log, and those who follow it.
+/// Fan-out of one log to its subscribers.
 #[derive(Debug)]
-pub(crate) struct Hub {
-    log: Log,
+pub(crate) struct EventHub {
+    log: StoreLog,
     store: Arc<dyn Store>,
     recent: RwLock<Recent>,
-    /// The last that was read, for those who wait for more.
+    /// Id of the last event that was read; wakes waiting subscribers.
     last: watch::Sender<u64>,
     followers: AtomicUsize,
-    /// Rung when somebody begins to follow.
-    bell: Notify,
+    /// Notified when a subscriber is added.
+    subscribed: Notify,
 }
 
-impl Hub {
-    pub(crate) fn new(log: Log, store: Arc<dyn Store>) -> Arc<Hub> {
-        Arc::new(Hub {
+impl EventHub {
+    pub(crate) fn new(log: StoreLog, store: Arc<dyn Store>) -> Arc<EventHub> {
+        Arc::new(EventHub {
             log,
             store,
             recent: RwLock::default(),
             last: watch::Sender::new(0),
             followers: AtomicUsize::new(0),
-            bell: Notify::new(),
+            subscribed: Notify::new(),
         })
     }
 
@@ -117,18 +117,18 @@ impl Hub {
         self.followers.load(Ordering::Relaxed)
     }
 
-    /// Reads what is told, as long as anybody follows.
+    /// Reads new events from the store while there are subscribers, until `closing` is cancelled.
     pub(crate) async fn read(&self, closing: CancellationToken) {
         let work = async {
             loop {
                 while self.followers() == 0 {
-                    self.bell.notified().await;
+                    self.subscribed.notified().await;
                 }
-                let read = self.read_on().await;
-                // What is told from now on is not seen here: whoever comes next asks the store.
+                let read = self.fill_buffer().await;
+                // The buffer misses the events from here on, so the next subscriber starts from the store.
                 *self.recent.write() = Recent::default();
                 if let Err(error) = read {
-                    tracing::warn!(%error, "events cannot be read");
+                    tracing::warn!(%error, "cannot read events from the store");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -139,28 +139,29 @@ impl Hub {
         }
     }
 
-    async fn read_on(&self) -> Result<(), StoreError> {
-        // What was told while nobody followed is left in the store.
+    /// Appends new events to the buffer until the last subscriber is gone.
+    async fn fill_buffer(&self) -> Result<(), StoreError> {
+        // Start at the end of the log: subscribers read older events from the store.
         let newest = self.newest().await?;
         {
             let mut recent = self.recent.write();
-            *recent = Recent { told: VecDeque::new(), after: newest, last: newest };
+            *recent = Recent { events: VecDeque::new(), after: newest, last: newest };
         }
         self.last.send_replace(newest);
         let mut last = newest;
         while self.followers() > 0 {
             tokio::select! {
                 grown = self.store.grown(self.log, last) => grown?,
-                // So that somebody who leaves is noticed.
+                // Check whether the last subscriber is gone.
                 () = tokio::time::sleep(PAUSE) => continue,
             }
-            let told = self.after(None, last, RECENT / 2).await?;
-            last = told.last().map_or(last, |told| told.id);
+            let events = self.after(None, last, MAX_RECENT / 2).await?;
+            last = events.last().map_or(last, |event| event.id);
             let mut recent = self.recent.write();
-            recent.told.extend(told);
+            recent.events.extend(events);
             recent.last = last;
-            while recent.told.len() > RECENT {
-                recent.after = recent.told.pop_front().map_or(last, |told| told.id);
+            while recent.events.len() > MAX_RECENT {
+                recent.after = recent.events.pop_front().map_or(last, |event| event.id);
             }
             drop(recent);
             self.last.send_replace(last);
@@ -168,128 +169,128 @@ impl Hub {
         Ok(())
     }
 
-    /// The last that the store has.
+    /// Id of the newest event in the store.
     async fn newest(&self) -> Result<u64, StoreError> {
         match self.log {
-            Log::Events => self.store.last_event().await,
-            Log::Audit => self.store.audit_head().await,
+            StoreLog::Events => self.store.last_event().await,
+            StoreLog::Audit => self.store.audit_head().await,
         }
     }
 
-    /// What the store has after a place: of some runs, or one workspace, or of all.
+    /// Reads events after an id from the store: of the given subjects (runs, or one workspace), or of all.
     async fn after(
         &self,
-        about: Option<&BTreeSet<String>>,
+        subjects: Option<&BTreeSet<String>>,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<Told>, StoreError> {
-        let about = about.into_iter().flatten();
+    ) -> Result<Vec<EncodedEvent>, StoreError> {
+        let subjects = subjects.into_iter().flatten();
         Ok(match self.log {
-            Log::Events => {
-                let runs: Vec<RunId> = about.filter_map(|run| run.parse().ok()).collect();
+            StoreLog::Events => {
+                let runs: Vec<RunId> = subjects.filter_map(|run| run.parse().ok()).collect();
                 let events = self.store.events(EventQuery { runs, after, limit }).await?;
-                events.iter().map(Told::event).collect()
+                events.iter().map(EncodedEvent::event).collect()
             }
-            Log::Audit => {
-                let subject = about.last().cloned();
+            StoreLog::Audit => {
+                let subject = subjects.last().cloned();
                 let entries = self.store.audit_log(AuditQuery { subject, after, limit }).await?;
-                entries.iter().map(Told::entry).collect()
+                entries.iter().map(EncodedEvent::entry).collect()
             }
         })
     }
 
-    /// Begins to follow, after a place in the log: some of what is told, or all.
+    /// Subscribes to the events after an id: those of the given subjects, or all.
     pub(crate) fn follow(
         self: &Arc<Self>,
-        about: Option<BTreeSet<String>>,
+        subjects: Option<BTreeSet<String>>,
         after: u64,
-    ) -> Follower {
+    ) -> Subscriber {
         self.followers.fetch_add(1, Ordering::Relaxed);
-        self.bell.notify_one();
-        Follower { hub: self.clone(), about, after, changes: self.last.subscribe() }
+        self.subscribed.notify_one();
+        Subscriber { hub: self.clone(), subjects, after, changes: self.last.subscribe() }
     }
 }
 
-/// Somebody who follows a log.
+/// Subscriber of a log, with its cursor.
 #[derive(Debug)]
-pub(crate) struct Follower {
-    hub: Arc<Hub>,
-    about: Option<BTreeSet<String>>,
-    /// All up to here was taken, or is not wanted.
+pub(crate) struct Subscriber {
+    hub: Arc<EventHub>,
+    /// Runs or workspace to receive events of; `None` receives all.
+    subjects: Option<BTreeSet<String>>,
+    /// Cursor: every event up to this id was received or skipped.
     after: u64,
     changes: watch::Receiver<u64>,
 }
 
-impl Drop for Follower {
+impl Drop for Subscriber {
     fn drop(&mut self) {
         self.hub.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Follower {
-    fn wants(&self, told: &Told) -> bool {
-        self.about.as_ref().is_none_or(|about| about.contains(&*told.about))
+impl Subscriber {
+    fn wants(&self, event: &EncodedEvent) -> bool {
+        self.subjects.as_ref().is_none_or(|subjects| subjects.contains(&*event.subject))
     }
 
-    /// What comes next that is there already; nothing, if all of it was taken.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Told>, StoreError> {
+    /// Next batch of events that are already available; empty at the end of the log.
+    pub(crate) async fn next(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
         self.changes.mark_unchanged();
         let (before, found) = self.recent();
         if let Some((found, last)) = found {
             self.after = last;
             return Ok(found);
         }
-        // Further behind than what is kept here.
-        let found = self.hub.after(self.about.as_ref(), self.after, AT_ONCE).await?;
-        // Whatever was before that, and is not in the store, is nothing of ours.
-        self.after = found.last().map_or(self.after.max(before), |told| told.id);
+        // The cursor is before the buffer: read from the store.
+        let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
+        // If the store has no matching event, there is none before the buffer either.
+        self.after = found.last().map_or(self.after.max(before), |event| event.id);
         Ok(found)
     }
 
-    /// From where on all is kept here; and if that is far enough back, what is wanted of it, with the last that was
-    /// looked at.
-    fn recent(&self) -> (u64, Option<(Vec<Told>, u64)>) {
+    /// Start of the buffer; and if the cursor is not before it, the next matching events and the last id examined.
+    fn recent(&self) -> (u64, Option<(Vec<EncodedEvent>, u64)>) {
         let recent = self.hub.recent.read();
         if self.after < recent.after || recent.last == 0 {
             return (recent.after, None);
         }
-        let from = recent.told.partition_point(|told| told.id <= self.after);
+        let from = recent.events.partition_point(|event| event.id <= self.after);
         let mut last = self.after;
         let mut found = Vec::new();
-        for told in recent.told.range(from..) {
-            if found.len() == AT_ONCE {
+        for event in recent.events.range(from..) {
+            if found.len() == MAX_BATCH {
                 break;
             }
-            last = told.id;
-            if self.wants(told) {
-                found.push(told.clone());
+            last = event.id;
+            if self.wants(event) {
+                found.push(event.clone());
             }
         }
         (recent.after, Some((found, last)))
     }
 
-    /// What comes next by the word of the store, whatever was read here so far.
-    pub(crate) async fn next_kept(&mut self) -> Result<Vec<Told>, StoreError> {
-        let found = self.hub.after(self.about.as_ref(), self.after, AT_ONCE).await?;
-        self.after = found.last().map_or(self.after, |told| told.id);
+    /// Next batch of events from the store, which may be ahead of the buffer.
+    pub(crate) async fn next_kept(&mut self) -> Result<Vec<EncodedEvent>, StoreError> {
+        let found = self.hub.after(self.subjects.as_ref(), self.after, MAX_BATCH).await?;
+        self.after = found.last().map_or(self.after, |event| event.id);
         Ok(found)
     }
 
-    /// Waits until there is more.
+    /// Waits until the hub has read new events.
     pub(crate) async fn more(&mut self) {
-        // It lives as long as the hub, which we hold.
+        // Cannot fail: the hub owns the sender, and this subscriber holds the hub.
         let _ = self.changes.changed().await;
     }
 }
 
-/// Several events as one piece.
-pub(crate) fn joined(told: &[Told]) -> Bytes {
-    match told {
+/// Concatenates encoded events.
+pub(crate) fn joined(events: &[EncodedEvent]) -> Bytes {
+    match events {
         [one] => one.frame.clone(),
         many => {
-            let length = many.iter().map(|told| told.frame.len()).sum();
+            let length = many.iter().map(|event| event.frame.len()).sum();
             let mut all = BytesMut::with_capacity(length);
-            many.iter().for_each(|told| all.put_slice(&told.frame));
+            many.iter().for_each(|event| all.put_slice(&event.frame));
             all.freeze()
         }
     }
@@ -297,14 +298,14 @@ pub(crate) fn joined(told: &[Told]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use assize_run::{Event, Key, Lease, NewRun, Outcome, Record, RunKind};
+    use assize_run::{EffectKey, EffectOutcome, EffectRecord, GraphEvent, Lease, NewRun, RunKind};
     use assize_store::{Access, Durability, SqliteStore};
     use assize_types::Fingerprint;
 
     use super::*;
 
-    /// A hub of many runs that nobody reads: followers ask the store.
-    async fn many(store: &Arc<dyn Store>) -> (Arc<Hub>, Vec<Lease>) {
+    /// Hub without a reader task, and 30 runs: at first, subscribers read from the store.
+    async fn hub_with_runs(store: &Arc<dyn Store>) -> (Arc<EventHub>, Vec<Lease>) {
         let mut claims = Vec::new();
         for _ in 0..30 {
             let new = NewRun {
@@ -317,61 +318,61 @@ mod tests {
             };
             claims.push(store.create_run(new, "").await.unwrap().1);
         }
-        // As they are asked for.
+        // In the order in which the store is queried.
         claims.sort_by_key(|claim| claim.run.to_string());
-        (Hub::new(Log::Events, store.clone()), claims)
+        (EventHub::new(StoreLog::Events, store.clone()), claims)
     }
 
     #[tokio::test]
-    async fn what_is_told_while_many_runs_are_asked_for_is_not_lost() {
+    async fn events_appended_during_a_query_of_many_runs_are_not_lost() {
         let folder = tempfile::tempdir().unwrap();
         let access = Access::Write(Durability::ProcessCrash);
         let store = SqliteStore::open(&folder.path().join("store.db"), access).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
-        let (hub, claims) = many(&store).await;
-        let about = claims.iter().map(|claim| claim.run.to_string()).collect();
-        let mut follower = hub.follow(Some(about), 0);
+        let (hub, claims) = hub_with_runs(&store).await;
+        let subjects = claims.iter().map(|claim| claim.run.to_string()).collect();
+        let mut follower = hub.follow(Some(subjects), 0);
         let (writing, all) = (store.clone(), 600);
         let writer = tokio::spawn(async move {
             for number in 0..all {
                 if number % 2 == 0 {
-                    // Not faster than they are heard.
+                    // Do not write faster than the subscriber reads.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                // The first of them and the last.
+                // Alternate between the first and the last run of the query.
                 let claim = &claims[if number % 2 == 0 { 0 } else { claims.len() - 1 }];
-                let record = Record {
-                    key: Key::new(&format!("step-{number}")).unwrap(),
+                let record = EffectRecord {
+                    key: EffectKey::new(&format!("step-{number}")).unwrap(),
                     request: Fingerprint::NONE,
-                    outcome: Outcome::Done("1".to_owned()),
+                    outcome: EffectOutcome::Done("1".to_owned()),
                 };
-                let told = vec![Event::new("told", json!({"number": number}))];
-                writing.append(claim, record, told).await.unwrap();
+                let events = vec![GraphEvent::new("step", json!({"number": number}))];
+                writing.append(claim, record, events).await.unwrap();
             }
         });
         let reading = {
             let hub = hub.clone();
             tokio::spawn(async move { hub.read(CancellationToken::new()).await })
         };
-        let mut heard = Vec::new();
-        while heard.len() < all {
-            // From what is kept here and from the store, as it comes.
-            let told = match heard.len() % 3 {
+        let mut received = Vec::new();
+        while received.len() < all {
+            // Mix reads from the store with reads from the buffer.
+            let events = match received.len() % 3 {
                 0 => follower.next_kept().await.unwrap(),
                 _ => follower.next().await.unwrap(),
             };
-            if told.is_empty() {
+            if events.is_empty() {
                 if writer.is_finished() && follower.after >= hub.newest().await.unwrap() {
                     break;
                 }
-                // The reader may be behind, and has to be let to its work.
+                // Let the reader task run, which may be behind.
                 let _ = tokio::time::timeout(Duration::from_millis(20), follower.more()).await;
             }
-            heard.extend(told.iter().map(|told| told.id));
+            received.extend(events.iter().map(|event| event.id));
         }
         reading.abort();
         writer.await.unwrap();
-        let kept = store.events(EventQuery::default()).await.unwrap();
-        assert_eq!(heard, kept.iter().map(|event| event.id).collect::<Vec<_>>());
+        let stored = store.events(EventQuery::default()).await.unwrap();
+        assert_eq!(received, stored.iter().map(|event| event.id).collect::<Vec<_>>());
     }
 }

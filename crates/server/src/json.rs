@@ -1,4 +1,4 @@
-//! JSON as a request has it: whole numbers may be written with a fraction of zero, and names stand once.
+//! JSON of requests: integers may be written with a zero fraction, and duplicate fields are errors.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A JSON value in which `3500.0` is the whole number 3500, as JSON Schema has it, and no name stands twice.
+/// JSON value in which `3500.0` is the integer 3500, as in JSON Schema, and no field is duplicated.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Json(pub(crate) Value);
 
@@ -45,10 +45,10 @@ impl<'de> Visitor<'de> for JsonVisitor {
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         clippy::cast_sign_loss,
-        reason = "whole and within the bounds of the type"
+        reason = "the value is whole and within the bounds of the type"
     )]
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        // The upper bounds themselves are one more than the type holds.
+        // Exclusive upper bounds: `u64::MAX as f64` rounds up to a value that does not fit.
         Ok(match value {
             whole if whole.fract() == 0.0 && (0.0..u64::MAX as f64).contains(&whole) => {
                 (whole as u64).into()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_may_have_a_fraction_of_zero() {
+    fn floats_with_a_zero_fraction_become_integers() {
         for (text, value) in [
             ("3500.0", json!(3500)),
             ("-2.0", json!(-2)),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_names_and_trailing_text_are_refused() {
+    fn duplicate_fields_and_trailing_text_are_rejected() {
         assert!(
             read("{\"a\": 1, \"a\": 2}").unwrap_err().to_string().contains("duplicate field `a`")
         );

@@ -1,15 +1,16 @@
-//! What the server does with a run by its kind. No other module matches on the kind of a run.
+//! Everything that depends on the kind of a run. No other module of the server matches on the kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_code::{Attempt, CodeInput, EvalInput, LeftFile};
+use assize_code::{Attempt, CodeInput, EvalInput, OutputFile};
 use assize_consult::{
-    At, ConsultInput, ConsultJob, ConsultPlan, Conversations, DOCUMENTS, DebateAsk, DebateInput,
-    DebateJob, DebatePlan, DebateReport, ForkRequest, consulted, conversation_logs, moves_logs,
+    ConsultInput, ConsultJob, ConsultPlan, Conversations, DOCUMENTS, DebateInput, DebateJob,
+    DebatePlan, DebateReport, DebateRequest, ForkPoint, ForkRequest, consulted, conversation_logs,
+    moves_logs,
 };
-use assize_run::{AnyTrial, ArtifactId, Origin, Record, Run, RunKind, RunStatus};
+use assize_run::{AnyTrial, ArtifactId, EffectRecord, Run, RunKind, RunOrigin, RunStatus};
 use assize_service::reading::{self, RecordView};
 use assize_service::{Services, settings_of_run};
 use schemars::JsonSchema;
@@ -17,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::App;
-use crate::api::again::Fork;
+use crate::api::again::ForkBody;
 use crate::api::asks::within;
 use crate::api::start::refuse_dear;
 use crate::problem::Problem;
@@ -25,16 +26,31 @@ use crate::problem::Problem;
 /// Input of a run, and its result once it is done, by its kind.
 #[derive(JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(dead_code, reason = "describes runs, whose content is answered as the store has it")]
+#[expect(dead_code, reason = "schema only: the server sends input and result as stored")]
 pub(crate) enum ContentByKind {
-    Run { input: CodeInput, result: Option<assize_code::Verdict> },
-    Consult { input: Box<ConsultInput>, result: Option<Box<assize_consult::Report>> },
-    Debate { input: DebateInput, result: Option<DebateReport> },
-    Work { input: Box<assize_draft::work::WorkInput>, result: Option<assize_draft::work::Worked> },
-    Eval { input: EvalInput, result: Option<assize_code::eval::Report> },
+    Run {
+        input: CodeInput,
+        result: Option<assize_code::CodeVerdict>,
+    },
+    Consult {
+        input: Box<ConsultInput>,
+        result: Option<Box<assize_consult::ConsultReport>>,
+    },
+    Debate {
+        input: DebateInput,
+        result: Option<DebateReport>,
+    },
+    Work {
+        input: Box<assize_draft::work::WorkInput>,
+        result: Option<assize_draft::work::WorkReport>,
+    },
+    Eval {
+        input: EvalInput,
+        result: Option<assize_code::eval::EvalReport>,
+    },
 }
 
-/// The input of a run; of a worker, with the name of its workspace on this server in place of the path.
+/// Input of a run. In a run of kind `work`, the name of the workspace on this server replaces its path.
 pub(crate) fn input(app: &App, run: &Run) -> Value {
     let mut input = run.input.clone();
     if run.kind == RunKind::Work {
@@ -44,7 +60,7 @@ pub(crate) fn input(app: &App, run: &Run) -> Value {
     input
 }
 
-/// What was said and done in a run, by its kind
+/// Transcript of a run, by its kind
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Transcripts {
@@ -55,8 +71,8 @@ pub(crate) enum Transcripts {
 }
 
 impl Transcripts {
-    /// The transcripts of a run; of a consultation, of one move alone where it is named.
-    pub(crate) fn new(run: &Run, records: &[Record], of_move: Option<&str>) -> Transcripts {
+    /// Transcripts of a run; `of_move` selects one move of a consultation.
+    pub(crate) fn new(run: &Run, records: &[EffectRecord], of_move: Option<&str>) -> Transcripts {
         match run.kind {
             RunKind::Debate => {
                 Transcripts::Debate { conversation_logs: conversation_logs(records) }
@@ -74,49 +90,53 @@ impl Transcripts {
     }
 }
 
-/// The scores in the result of a run, once it has one.
+/// Scores in the result of a run; `None` until it has a result.
 pub(crate) fn scores(run: &Run) -> Result<Option<Value>, Problem> {
     match run.kind {
         RunKind::Debate => Ok(run.result.clone().map(|verdict| json!([verdict]))),
         RunKind::Consult => Ok(run.result.as_ref().map(|report| report["policy_scores"].clone())),
         other => {
-            let detail = format!("nothing is scored in a run of the kind `{other}`");
+            let detail = format!("a run of kind `{other}` has no scores");
             Err(Problem::not_found(detail))
         }
     }
 }
 
 /// Content of a document of a consultation.
-pub(crate) enum Document {
-    /// Rendered from the report.
+pub(crate) enum ConsultDocument {
+    /// Rendered from the final report.
     Rendered(Vec<u8>),
     /// Stored while the consultation runs, with its size.
     Stored(ArtifactId, u64),
 }
 
-/// The documents of a consultation, by name: of its report, or those that were written so far.
-pub(crate) async fn documents(app: &App, run: &Run) -> Result<Vec<(String, Document)>, Problem> {
+/// Documents of a consultation by name: rendered from its report, or those stored so far if it is not done.
+pub(crate) async fn documents(
+    app: &App,
+    run: &Run,
+) -> Result<Vec<(String, ConsultDocument)>, Problem> {
     if run.kind != RunKind::Consult {
-        return Err(Problem::not_found(format!("`{}` writes no documents", run.id)));
+        let detail = format!("`{}` has no documents: not a consultation", run.id);
+        return Err(Problem::not_found(detail));
     }
     if run.result.is_none() {
         let stored = app.store.artifacts(&run.id).await?.into_iter();
         let named = stored.filter_map(|one| {
             let name = one.name.strip_prefix(DOCUMENTS)?.to_owned();
-            Some((name, Document::Stored(one.id, one.bytes)))
+            Some((name, ConsultDocument::Stored(one.id, one.bytes)))
         });
         return Ok(named.collect());
     }
     let Some(report) = consulted(run, &app.store.records(&run.id).await?)? else {
         return Ok(Vec::new());
     };
-    let told = reading::status_updates(&*app.store, run).await?;
-    let rendered = assize_consult::documents(&report, &told).into_iter();
-    Ok(rendered.map(|(name, bytes)| (name, Document::Rendered(bytes))).collect())
+    let updates = reading::status_updates(&*app.store, run).await?;
+    let rendered = assize_consult::documents(&report, &updates).into_iter();
+    Ok(rendered.map(|(name, bytes)| (name, ConsultDocument::Rendered(bytes))).collect())
 }
 
-/// The files that the last program of a run left.
-pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<LeftFile>, Problem> {
+/// Files that the last program of a run left in its working folder.
+pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<OutputFile>, Problem> {
     match run.kind {
         RunKind::Code => {
             let records = app.store.records(&run.id).await?;
@@ -126,42 +146,42 @@ pub(crate) async fn left_files(app: &App, run: &Run) -> Result<Vec<LeftFile>, Pr
     }
 }
 
-/// Whether a worker of the cluster may be running programs of this run, whose output can be watched.
+/// Whether a cluster worker may be running programs of this run, so that their live output can be followed.
 pub(crate) fn runs_programs(run: &Run) -> bool {
     run.kind == RunKind::Code && run.status == RunStatus::Running
 }
 
-/// Opens a new run that starts from an earlier one.
+/// Creates a fork of a run.
 pub(crate) async fn fork(
     app: &App,
     run: &Run,
-    body: Fork,
+    body: ForkBody,
     mut services: Services,
 ) -> Result<Box<dyn AnyTrial>, Problem> {
-    let Fork { at, told, document, rounds, models, yes, settings } = body;
-    let at = at.map(|at| at.parse::<At>()).transpose();
+    let ForkBody { at, told, document, rounds, models, yes, settings } = body;
+    let at = at.map(|at| at.parse::<ForkPoint>()).transpose();
     let at = at.map_err(|error| Problem::unusable(error.to_string()))?;
     if at.is_none() && !told.is_empty() {
-        return Err(Problem::unusable("`told` goes with `at`"));
+        return Err(Problem::unusable("`told` requires `at`"));
     }
     let settings = settings.applied(&services.settings)?;
     services.settings = Arc::new(settings_of_run(&settings, run)?);
     let runner = services.runner(&app.store)?;
     let from = ForkRequest { at, told };
-    let origin = Origin::Fork { parent: Box::new(run.clone()) };
+    let origin = RunOrigin::Fork { parent: Box::new(run.clone()) };
     Ok(match run.kind {
         RunKind::Debate => {
             if !models.is_empty() {
-                return Err(Problem::unusable("`models` can be changed in a consultation alone"));
+                return Err(Problem::unusable("`models` applies only to a consultation"));
             }
             let rounds = rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
-            let ask = DebateAsk { document, rounds, ..DebateAsk::default() };
+            let ask = DebateRequest { document, rounds, ..DebateRequest::default() };
             let plan = DebatePlan::forked(run, &from, &ask, &*app.store).await?;
             Box::new(runner.start::<DebateJob>(services.consult(plan), origin).await?)
         }
         RunKind::Consult => {
             if document.is_some() || rounds.is_some() {
-                let detail = "`document` and `rounds` can be changed in a debate alone";
+                let detail = "`document` and `rounds` apply only to a debate";
                 return Err(Problem::unusable(detail));
             }
             let plan = ConsultPlan::forked(run, &from, models, &*app.store).await?;
@@ -170,8 +190,8 @@ pub(crate) async fn fork(
             Box::new(planned.open().await?)
         }
         other => {
-            let detail = format!("a run of the kind `{other}` cannot be forked");
-            return Err(Problem::unusable(detail).hint("debates and consultations can be"));
+            let detail = format!("a run of kind `{other}` cannot be forked");
+            return Err(Problem::unusable(detail).hint("fork a debate or a consultation"));
         }
     })
 }

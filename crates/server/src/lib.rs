@@ -1,8 +1,8 @@
-//! The door for programs and for the page: an HTTP API, and events as they happen.
+//! HTTP server: the API, the MCP tools, the event streams and the web page.
 //!
-//! [`Server::bind`] takes the door's place in the network, [`Server::run`] opens it until it is told to stop. Trials are
-//! started by the services and held on the docket; they go on whoever still looks. What happens in them is kept in the
-//! store, and the hub passes it on. Stopped or killed, the server goes on with its trials when it is started again.
+//! [`Server::bind`] opens the port; [`Server::run`] serves requests until it is cancelled. The run supervisor executes
+//! the runs, also after their client has disconnected. Events of runs go to the store, and the hub sends them to
+//! subscribers. A server that was stopped or killed resumes its runs at the next start.
 
 mod api;
 mod auth;
@@ -33,107 +33,107 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_run::{Log, Role, Store};
+use assize_run::{Role, Store, StoreLog};
 use assize_sandbox::SharedBackends;
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::drafts::Desks;
-use crate::auth::Guard;
-use crate::docket::Docket;
-use crate::hub::Hub;
-use crate::pace::Pace;
+use crate::api::drafts::Workspaces;
+use crate::auth::AccessGuard;
+use crate::docket::RunSupervisor;
+use crate::hub::EventHub;
+use crate::pace::StartLimit;
 use crate::problem::Problem;
 
 pub use auth::Token;
-pub use listen::{Certificate, Exposure};
+pub use listen::{Exposure, TlsCertificate};
 pub use page::page_missing;
-pub use tokens::{TokenInfo, Tokens, TokensError};
-pub use tools::{CodeServer, DraftServer, Ended, serve_stdio};
+pub use tokens::{ScopedTokens, TokenError, TokenInfo};
+pub use tools::{CodeServer, DraftServer, McpSessionEnd, serve_stdio};
 
-/// How long it is waited for verdicts when the server stops.
-const LAST_VERDICTS: Duration = Duration::from_secs(5);
+/// How long a stopping server waits for decisions on drafts that are in progress.
+const PENDING_DECISIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How the server is set up.
+/// Configuration of the server.
 #[derive(Debug)]
-pub struct Options {
+pub struct ServerOptions {
     pub listen: SocketAddr,
-    /// The owner's token with the scoped ones; none, if everybody on this machine may come in.
-    pub tokens: Option<Tokens>,
+    /// The owner's token and the scoped tokens; `None` disables authentication (`--no-auth`).
+    pub tokens: Option<ScopedTokens>,
     pub exposure: Exposure,
-    /// The names that it is called by, besides those of this machine.
+    /// Accepted values of the `Host` header, besides `localhost` and the listening address.
     pub names: Vec<String>,
-    /// Folders that may be named in requests.
+    /// Folders that requests may refer to, by name.
     pub roots: BTreeMap<String, PathBuf>,
-    /// The most that is read of one request, in bytes.
-    pub longest_request: usize,
+    /// Maximum size of a request body in bytes.
+    pub max_request_size: usize,
     pub starts_per_minute: u32,
-    /// The most trials that are held at once.
-    pub most_running: usize,
+    /// Maximum number of runs executed at once.
+    pub max_running: usize,
 }
 
-/// What all requests share.
+/// State that all requests share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct AppState {
     services: Services,
     store: Arc<dyn Store>,
-    docket: Arc<Docket>,
-    /// What happens in runs.
-    events: Arc<Hub>,
-    /// What happens to drafts.
-    audit: Arc<Hub>,
-    desks: Desks,
-    /// For all sandboxes that are made here.
+    docket: Arc<RunSupervisor>,
+    /// Event stream of runs.
+    events: Arc<EventHub>,
+    /// Event stream of drafts, from the audit log.
+    audit: Arc<EventHub>,
+    desks: Workspaces,
+    /// Backends and warm pools of all sandboxes that this server creates.
     backends: Arc<SharedBackends>,
-    guard: Guard,
-    /// Whether we speak HTTPS ourselves.
+    guard: AccessGuard,
+    /// Whether this process terminates TLS.
     https: bool,
-    pace: Pace,
-    longest_request: usize,
+    pace: StartLimit,
+    max_request_size: usize,
     closing: CancellationToken,
-    /// Held during a check of this machine, which starts sandboxes: one check at a time.
+    /// Held during `GET /api/doctor`, which starts sandboxes: one check at a time.
     examined: tokio::sync::Mutex<()>,
-    /// Whether no other server was at work on this store when we began: then those who began what is left are gone.
+    /// Whether no other server used this store at startup: then the servers that started the leftover runs are dead.
     alone: bool,
-    /// Shared by all servers of a store, as long as they live.
+    /// Shared lock that every server of a store holds while it runs.
     _lock: Option<std::fs::File>,
 }
 
-/// What all requests share, handed to each.
+/// Handle to the shared state; each request gets a clone.
 #[derive(Debug, Clone)]
-pub(crate) struct App(Arc<Shared>);
+pub(crate) struct App(Arc<AppState>);
 
 impl Deref for App {
-    type Target = Shared;
+    type Target = AppState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
-impl Shared {
-    /// A folder that whoever runs the server has allowed.
+impl AppState {
+    /// Path of a folder that the operator allowed with `--root`.
     pub(crate) fn root(&self, name: &str) -> Result<&Path, Problem> {
         self.desks.folder(name).ok_or_else(|| {
             let known: Vec<&str> = self.desks.names().collect();
-            let problem = Problem::not_found("no folder of that name was allowed on this server");
+            let problem = Problem::not_found("unknown folder: not allowed on this server");
             match known.is_empty() {
-                true => problem.hint("allow one with `assize serve --root NAME=FOLDER`"),
-                false => problem.hint(format!("there are: {}", known.join(", "))),
+                true => problem.hint("allow a folder with `assize serve --root NAME=FOLDER`"),
+                false => problem.hint(format!("allowed folders: {}", known.join(", "))),
             }
         })
     }
 
-    /// Refuses to begin more than may be begun in a short time.
+    /// Takes one start from the rate limit, or returns 429.
     pub(crate) fn pace(&self) -> Result<(), Problem> {
         self.pace.take()
     }
 }
 
-/// Fills the warm pool of the default backend. In a cluster the workers have one, and a pool opens here with the
-/// first request that needs a sandbox.
+/// Fills the warm pool of the default backend. In a cluster the workers have the pools, and this server opens one only
+/// with the first request that needs a sandbox here.
 async fn warm_up(app: App) {
     if app.services.member.is_some() {
         return;
@@ -149,14 +149,15 @@ async fn warm_up(app: App) {
     }
 }
 
-/// What all servers of a store share, and whether there is no other; none, if it cannot be had.
-fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
+/// Takes the lock that all servers of a store share. The flag tells whether no other server holds it; `None` if the
+/// lock cannot be taken.
+fn lock_store(services: &Services) -> Option<(std::fs::File, bool)> {
     let open = |more: &str| {
         let mut name = services.store_path().into_os_string();
         name.push(more);
         std::fs::OpenOptions::new().create(true).append(true).open(name).ok()
     };
-    // One looks at a time: between having it alone and sharing it nobody has it.
+    // Between the exclusive probe and the shared lock the file is unlocked, so a second lock serialises this function.
     let turn = open("-server-turn")?;
     turn.lock().ok()?;
     let file = open("-server")?;
@@ -168,7 +169,7 @@ fn lock(services: &Services) -> Option<(std::fs::File, bool)> {
     Some((file, alone))
 }
 
-/// A server that has its place in the network.
+/// Server that is bound to its address.
 #[derive(Debug)]
 pub struct Server {
     app: App,
@@ -178,9 +179,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the place, and opens nothing yet.
+    /// Binds the address and opens the workspaces; serves no request yet.
     pub async fn bind(
-        options: Options,
+        options: ServerOptions,
         mut services: Services,
         store: Arc<dyn Store>,
     ) -> Result<Server, Failure> {
@@ -190,7 +191,7 @@ impl Server {
             let failure = Failure::new(FailureKind::Environment, message);
             match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
-                    failure.hint("another program is there; name another with `--listen`")
+                    failure.hint("the address is in use; choose another with `--listen`")
                 }
                 _ => failure,
             }
@@ -198,22 +199,22 @@ impl Server {
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let local = matches!(options.exposure, Exposure::Local);
-        let desks = Desks::open(options.roots, &services, &store)?;
-        // In a cluster there is no file to share.
-        let lock = if services.member.is_some() { None } else { lock(&services) };
+        let desks = Workspaces::open(options.roots, &services, &store)?;
+        // A cluster has no store file to lock.
+        let lock = if services.member.is_some() { None } else { lock_store(&services) };
         let (lock, alone) = lock.unzip();
         let alone = alone.unwrap_or(false);
         let backends = services.share_backends(usize::MAX)?;
-        let app = App(Arc::new(Shared {
-            docket: Arc::new(Docket::new(options.most_running, store.clone())),
-            events: Hub::new(Log::Events, store.clone()),
-            audit: Hub::new(Log::Audit, store.clone()),
+        let app = App(Arc::new(AppState {
+            docket: Arc::new(RunSupervisor::new(options.max_running, store.clone())),
+            events: EventHub::new(StoreLog::Events, store.clone()),
+            audit: EventHub::new(StoreLog::Audit, store.clone()),
             desks,
             backends,
-            guard: Guard::new(options.tokens, local, &options.names, address),
+            guard: AccessGuard::new(options.tokens, local, &options.names, address),
             https: matches!(options.exposure, Exposure::Tls(_)),
-            pace: Pace::new(options.starts_per_minute),
-            longest_request: options.longest_request,
+            pace: StartLimit::new(options.starts_per_minute),
+            max_request_size: options.max_request_size,
             closing: CancellationToken::new(),
             examined: tokio::sync::Mutex::new(()),
             alone,
@@ -224,26 +225,26 @@ impl Server {
         Ok(Server { app, listener, exposure: options.exposure, address })
     }
 
-    /// Where it listens.
+    /// Address that the server listens on, with the port that the system assigned.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A path with a ticket that lets somebody in once.
+    /// Creates a one-time sign-in path for a browser.
     pub fn link(&self) -> Result<String, Failure> {
         let link = self.app.guard.link();
         link.map_err(|error| Failure::from_error(FailureKind::Environment, &error))
     }
 
-    /// Goes on with what was under way, and serves until it is told to stop. Trials then stop where they are.
+    /// Resumes the runs of an earlier server process, then serves until it is cancelled. Runs are paused at that point.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
         let Server { app, listener, exposure, .. } = self;
         let _here = app.services.announce_server().await?;
         let roots: Vec<&Path> = app.desks.folders().collect();
-        let went_on = app.docket.go_on(&app.services, &roots, app.alone).await?;
-        if went_on > 0 {
-            let runs = if went_on == 1 { "run" } else { "runs" };
-            app.services.reporter.note(&format!("going on with {went_on} {runs}"));
+        let resumed = app.docket.go_on(&app.services, &roots, app.alone).await?;
+        if resumed > 0 {
+            let runs = if resumed == 1 { "run" } else { "runs" };
+            app.services.reporter.note(&format!("resumed {resumed} {runs}"));
         }
         mcp::tidy(&app).await;
         let warming = tokio::spawn(warm_up(app.clone()));
@@ -255,13 +256,14 @@ impl Server {
         let stopping = async {
             cancel.cancelled().await;
             app.closing.cancel();
-            // Trials first: nobody who is slow to hang up lets them spend on.
+            // Pause the runs at once, so that a client that is slow to disconnect does not let them spend more.
             app.docket.close().await;
         };
         tokio::join!(serving, stopping);
-        for (_, desk) in app.desks.all() {
-            // What takes longer is decided by whoever comes next.
-            let _ = tokio::time::timeout(LAST_VERDICTS, desk.finish_deciding()).await;
+        for (_, service) in app.desks.all() {
+            // The next process makes the decisions that take longer.
+            let _ =
+                tokio::time::timeout(PENDING_DECISIONS_TIMEOUT, service.finish_deciding()).await;
         }
         let _ = warming.await;
         app.backends.close().await;

@@ -1,4 +1,4 @@
-//! Listening: plain or TLS connections, their time limits, and graceful shutdown.
+//! Connections: plain or TLS, with timeouts and graceful shutdown.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -23,38 +23,38 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use crate::framing::Framing;
+use crate::framing::RequestFraming;
 
-/// How long a caller may leave sent bytes unacknowledged before the connection is closed.
+/// How long a client may leave sent bytes unacknowledged before the connection is closed.
 const UNREAD: Duration = Duration::from_secs(120);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How the server is reached.
+/// How clients reach the server.
 #[derive(Debug, Clone)]
 pub enum Exposure {
-    /// In clear, on this machine alone.
+    /// Plain HTTP, from this machine only.
     Local,
-    /// Encrypted by us.
-    Tls(Certificate),
-    /// Encrypted by whoever stands before us.
+    /// HTTPS, terminated by this process.
+    Tls(TlsCertificate),
+    /// HTTPS, terminated by a reverse proxy.
     Proxy,
 }
 
-/// A certificate with its key.
+/// TLS certificate chain with its private key.
 #[derive(Clone)]
-pub struct Certificate(Arc<ServerConfig>);
+pub struct TlsCertificate(Arc<ServerConfig>);
 
-impl fmt::Debug for Certificate {
+impl fmt::Debug for TlsCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Certificate(…)")
     }
 }
 
-impl Certificate {
-    /// Reads both from files in PEM.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, Failure> {
+impl TlsCertificate {
+    /// Reads the certificate chain and the key from PEM files.
+    pub fn read(certificate: &Path, key: &Path) -> Result<TlsCertificate, Failure> {
         let refused = |path: &Path, why: &dyn fmt::Display| {
             let message = format!("cannot use `{}`: {why}", path.display());
             Failure::new(FailureKind::Usage, message)
@@ -68,20 +68,20 @@ impl Certificate {
             .with_safe_default_protocol_versions()
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, own))
             .map_err(|error| refused(certificate, &error))?;
-        Ok(Certificate(Arc::new(config)))
+        Ok(TlsCertificate(Arc::new(config)))
     }
 }
 
-/// How long a caller may take to send the head of a request.
+/// How long a client may take to send the head of a request.
 const HEADERS: Duration = Duration::from_secs(20);
 
 /// How long requests in progress may take once the server stops.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The most that is buffered for one connection in each direction, besides what is being sent.
+/// Maximum buffer of one connection in each direction, besides the response body being sent.
 const BUFFER: usize = 32 << 10;
 
-/// Serves until it is told to stop; requests in progress then have [`GRACE`] to end.
+/// Serves until `stop` is cancelled; requests in progress then have [`GRACE`] to end.
 pub(crate) async fn serve(
     mut listener: TcpListener,
     exposure: Exposure,
@@ -89,14 +89,14 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let tls = match exposure {
-        Exposure::Tls(Certificate(config)) => Some(TlsAcceptor::from(config)),
+        Exposure::Tls(TlsCertificate(config)) => Some(TlsAcceptor::from(config)),
         Exposure::Local | Exposure::Proxy => None,
     };
     let connections = GracefulShutdown::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(BUFFER);
     loop {
-        // It goes on after failures, such as too many open files.
+        // axum's `accept` retries after errors such as too many open files.
         let (stream, _) = tokio::select! {
             accepted = Listener::accept(&mut listener) => accepted,
             () = stop.cancelled() => break,
@@ -116,27 +116,27 @@ pub(crate) async fn serve(
                 }
             };
             let (reader, writer) = tokio::io::split(stream);
-            let reader = CheckedReader { reader, framing: Framing::default() };
+            let reader = CheckedReader { reader, framing: RequestFraming::default() };
             let stream = TokioIo::new(tokio::io::join(reader, writer));
-            // A caller may close the connection at any time.
+            // An error here is normal: a client may close the connection at any time.
             let _ = watcher.watch(http.serve_connection(stream, service)).await;
         });
     }
     let _ = tokio::time::timeout(GRACE, connections.shutdown()).await;
 }
 
-/// Sets when a connection whose peer is gone or stuck is closed, and that small writes are sent at once.
+/// Closes connections whose peer is gone or stuck, and sends small writes at once.
 fn set_options(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     let _ = socket.set_tcp_user_timeout(Some(UNREAD));
-    // Events are short, and a caller waits for each.
+    // Events are short, and the client should get each without delay.
     let _ = socket.set_tcp_nodelay(true);
 }
 
-/// Reader of a connection that checks requests for ambiguous lengths as they come in.
+/// Reader of a connection that checks incoming requests for ambiguous lengths.
 struct CheckedReader<R> {
     reader: R,
-    framing: Framing,
+    framing: RequestFraming,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for CheckedReader<R> {

@@ -1,8 +1,8 @@
-//! Our tools over streamable HTTP: the draft tools of each workspace on one address, the tool that runs code on another.
+//! MCP endpoints over streamable HTTP: `/mcp/drafts/NAME` for each workspace, and `/mcp/code`.
 
 use std::sync::Arc;
 
-use crate::tools::{CodeServer, DraftServer, Refusal, Sessions, over_http};
+use crate::tools::{CodeServer, DraftServer, McpSessions, SessionRefusal, over_http};
 use assize_draft::{GATE, HANDOFF};
 use assize_types::unix_millis;
 use axum::Router;
@@ -19,53 +19,55 @@ use crate::extract::PATIENCE;
 use crate::json::Json;
 use crate::problem::Problem;
 
-/// The longest message: drafts are far shorter.
-const LONGEST: usize = 8 << 20;
+/// Maximum size of a message in bytes; drafts are far smaller.
+const MAX_MESSAGE: usize = 8 << 20;
 
-/// The longest of what is said where a message is refused.
-const LONGEST_REFUSAL: usize = 64 << 10;
+/// Maximum size in bytes of a plain-text error of the MCP library.
+const MAX_ERROR_TEXT: usize = 64 << 10;
 
-/// The scope of a token that opens nothing but the tools at an address.
+/// Token scope that an MCP path requires; `None` for other paths.
 pub(crate) fn scope(path: &str) -> Option<&str> {
     path.strip_prefix("/mcp/").map(|scope| scope.trim_end_matches('/'))
 }
 
 pub(crate) fn routes(app: &App) -> Router<App> {
     let mut router = Router::new();
-    // Clients keep sessions for a while, and what they sent to begin one with it.
-    let (longest, closing) = (app.longest_request.min(LONGEST), &app.closing);
-    for (name, desk) in app.desks.all() {
-        let (tools, open) = over_http(DraftServer::new(desk.clone()), longest, closing.clone());
+    let (max_message, closing) = (app.max_request_size.min(MAX_MESSAGE), &app.closing);
+    for (name, service) in app.desks.all() {
+        let (tools, open) =
+            over_http(DraftServer::new(service.clone()), max_message, closing.clone());
         let own = Router::new().route_service(&format!("/mcp/drafts/{name}"), tools);
-        router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
+        router = router.merge(own.layer(from_fn_with_state((open, max_message), admit)));
     }
-    let (tools, open) = over_http(CodeServer::new(app.services.clone()), longest, closing.clone());
+    let code = CodeServer::new(app.services.clone());
+    let (tools, open) = over_http(code, max_message, closing.clone());
     let own = Router::new().route_service("/mcp/code", tools);
-    let router = router.merge(own.layer(from_fn_with_state((open, longest), admit)));
-    router.layer(map_response(in_our_words))
+    let router = router.merge(own.layer(from_fn_with_state((open, max_message), admit)));
+    router.layer(map_response(plain_text_to_problem))
 }
 
-/// The most sessions of one caller at one address, and the longest `initialize` request, which is kept as long as its
-/// session.
-const MOST_SESSIONS: usize = 64;
-const LONGEST_GREETING: usize = 64 << 10;
+/// Maximum number of sessions of one caller at one endpoint, and maximum size in bytes of an `initialize` request. The
+/// request is kept in memory as long as its session.
+const MAX_SESSIONS: usize = 64;
+const MAX_INITIALIZE: usize = 64 << 10;
 
-/// Lets a message in when all of it is there, and a new client if there is room.
+/// Middleware: reads the whole message, then checks the session limit, the session's owner and the request id.
 async fn admit(
-    State((open, longest)): State<(Arc<Sessions>, usize)>,
+    State((open, max_message)): State<(Arc<McpSessions>, usize)>,
     request: Request,
     next: Next,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let too_long = |longest: usize| {
-        let detail = format!("the message is longer than {longest} bytes, or was cut off");
+    let too_long = |limit: usize| {
+        let detail = format!("the message is larger than {limit} bytes, or truncated");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response()
     };
-    let bytes = match tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, longest)).await {
+    let read = axum::body::to_bytes(body, max_message);
+    let bytes = match tokio::time::timeout(PATIENCE, read).await {
         Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => return too_long(longest),
+        Ok(Err(_)) => return too_long(max_message),
         Err(_) => {
-            let detail = "the rest of the message never came";
+            let detail = "timed out while reading the message";
             return Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response();
         }
     };
@@ -74,26 +76,25 @@ async fn admit(
     let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let message = match serde_json::from_slice::<Json>(&bytes) {
         Ok(Json(message)) => message,
-        // Read in two ways, it could be two messages.
+        // A duplicate field: this check and the MCP library could read different messages.
         Err(error) if error.is_data() => {
             return Problem::unusable(error.to_string()).into_response();
         }
-        // The service says what is wrong with it.
+        // The MCP library reports the syntax error.
         Err(_) => Value::Null,
     };
     let method = message["method"].as_str().unwrap_or_default();
     let id = message.get("id").filter(|id| !id.is_null() && !method.is_empty());
     let request = Request::from_parts(parts, bytes.into());
     if method == "initialize" {
-        if length > LONGEST_GREETING {
-            return too_long(LONGEST_GREETING);
+        if length > MAX_INITIALIZE {
+            return too_long(MAX_INITIALIZE);
         }
-        let Some(room) = open.room(&caller, MOST_SESSIONS).await else {
+        let Some(room) = open.room(&caller, MAX_SESSIONS).await else {
             let detail =
-                format!("this token has {MOST_SESSIONS} sessions here, and no more are allowed");
+                format!("the limit of {MAX_SESSIONS} sessions of this token here is reached");
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
-            let hint = "end sessions that are not used any more, with DELETE";
-            return problem.hint(hint).into_response();
+            return problem.hint("end unused sessions with DELETE").into_response();
         };
         let response = next.run(request).await;
         if let Some(id) = response.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
@@ -119,24 +120,24 @@ async fn admit(
 /// Header with the id of a session.
 const SESSION: &str = "mcp-session-id";
 
-/// The problem of a request that its session does not allow.
-fn refused(refusal: Refusal) -> Problem {
+/// Error response to a request that the session check refused.
+fn refused(refusal: SessionRefusal) -> Problem {
     match refusal {
-        Refusal::UnknownSession => Problem::not_found("this token has no such session here")
-            .hint("open another with `initialize`"),
-        Refusal::DuplicateId => Problem::conflict(
+        SessionRefusal::UnknownSession => Problem::not_found("unknown session for this token")
+            .hint("open a new session with `initialize`"),
+        SessionRefusal::DuplicateId => Problem::conflict(
             "a request with this id is in flight in this session, or was cancelled",
         )
-        .hint("give every request of a session an id of its own"),
-        Refusal::TooManyInFlight => {
+        .hint("give every request of a session a unique id"),
+        SessionRefusal::TooManyInFlight => {
             let detail = "too many requests are in flight in this session";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).hint("wait for their responses")
         }
     }
 }
 
-/// What is refused in plain text becomes a problem like all others.
-async fn in_our_words(response: Response) -> Response {
+/// Converts plain-text errors of the MCP library to problem details.
+async fn plain_text_to_problem(response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let plain = kind.is_none_or(|kind| kind.starts_with("text/plain"));
     let status = response.status();
@@ -144,25 +145,25 @@ async fn in_our_words(response: Response) -> Response {
         return response;
     }
     let (parts, body) = response.into_parts();
-    let bytes = axum::body::to_bytes(body, LONGEST_REFUSAL).await;
-    let said = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-    let mut problem = Problem::new(status, said).into_response();
+    let bytes = axum::body::to_bytes(body, MAX_ERROR_TEXT).await;
+    let detail = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+    let mut problem = Problem::new(status, detail).into_response();
     if let Some(allow) = parts.headers.get(ALLOW) {
         problem.headers_mut().insert(ALLOW, allow.clone());
     }
     problem
 }
 
-/// Puts away what is old, and has decided what an earlier process left.
+/// Deletes old drafts, and starts the decisions that an earlier process left pending.
 pub(crate) async fn tidy(app: &App) {
-    for (name, desk) in app.desks.all() {
-        // Where nobody ever drafted nothing is left; it may be a folder with documents alone.
-        if !desk.workspace().join(HANDOFF).is_dir() {
+    for (name, service) in app.desks.all() {
+        // No drafts were ever made here; the folder may contain only documents for consultations.
+        if !service.workspace().join(HANDOFF).is_dir() {
             continue;
         }
         let tidied = async {
-            desk.sweep(GATE, unix_millis(), assize_draft::keep(&app.services.settings)).await?;
-            desk.begin_to_decide_what_is_left().await
+            service.sweep(GATE, unix_millis(), assize_draft::keep(&app.services.settings)).await?;
+            service.begin_to_decide_what_is_left().await
         };
         if let Err(error) = tidied.await {
             app.services.reporter.warn(&format!("`{name}`: {error}"));

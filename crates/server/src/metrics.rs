@@ -1,9 +1,9 @@
-//! Figures for those who look after the server, in Prometheus' text format.
+//! Metrics of the server in the Prometheus text format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use assize_draft::Stage;
+use assize_draft::SubmissionStage;
 use assize_sandbox::PoolMetrics;
 use assize_sandbox::jail::Jail;
 use axum::extract::State;
@@ -13,12 +13,12 @@ use axum::response::{IntoResponse, Response};
 use crate::App;
 use crate::problem::Problem;
 
-/// One page of figures.
+/// Writer of the metrics text.
 #[derive(Default)]
-struct Figures(String);
+struct MetricsText(String);
 
-impl Figures {
-    fn about(&mut self, name: &str, kind: &str, help: &str) {
+impl MetricsText {
+    fn help(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP assize_{name} {help}\n# TYPE assize_{name} {kind}");
     }
 
@@ -35,39 +35,48 @@ impl Figures {
         let _ = writeln!(self.0, "assize_{name}{labels} {value}");
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.about(name, kind, help);
+    fn add(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.help(name, kind, help);
         self.value(name, &[], value);
     }
 }
 
-/// Figures for Prometheus
+/// Prometheus metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "machine",
-    responses((status = 200, description = "In Prometheus' text format", content_type = "text/plain", body = String)),
+    responses((status = 200, description = "Metrics in the Prometheus text format", content_type = "text/plain", body = String)),
 )]
-#[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
+#[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    let mut page = Figures::default();
+    let mut page = MetricsText::default();
     let docket = app.docket.figures();
-    page.one("runs_running", "gauge", "Runs that this server works on.", docket.running as f64);
-    page.about("runs_begun_total", "counter", "Runs that were begun or taken up again, by kind.");
+    page.add("runs_running", "gauge", "Runs that this server executes.", docket.running as f64);
+    page.help("runs_begun_total", "counter", "Runs started or resumed, by kind.");
     for (kind, count) in &docket.begun {
         page.value("runs_begun_total", &[("kind", kind.name())], *count as f64);
     }
-    page.about("runs_ended_total", "counter", "Runs that ended here, by kind and how.");
+    page.help(
+        "runs_ended_total",
+        "counter",
+        "Runs that ended on this server, by kind and outcome.",
+    );
     for ((kind, how), count) in &docket.ended {
         page.value("runs_ended_total", &[("kind", kind.name()), ("how", how)], *count as f64);
     }
     let totals = &docket.totals;
-    page.one("model_calls_total", "counter", "Calls that models answered.", totals.calls as f64);
-    page.one(
+    page.add(
+        "model_calls_total",
+        "counter",
+        "Model calls that were answered.",
+        totals.calls as f64,
+    );
+    page.add(
         "model_calls_lost_total",
         "counter",
-        "Calls whose answer was lost.",
+        "Model calls in flight when their process died.",
         totals.lost_calls as f64,
     );
-    page.about("model_tokens_total", "counter", "Tokens of all calls.");
+    page.help("model_tokens_total", "counter", "Tokens of all model calls.");
     let usage = &totals.usage;
     let fresh = usage.input.saturating_sub(usage.cached_input);
     for (direction, tokens) in
@@ -75,52 +84,50 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     {
         page.value("model_tokens_total", &[("direction", direction)], tokens as f64);
     }
-    page.one(
+    page.add(
         "model_cost_dollars_total",
         "counter",
-        "What calls of a known price cost.",
+        "Cost of the calls with a known price.",
         totals.cost.dollars(),
     );
     warm_pools(&app, &mut page);
     sandboxes(&app, &mut page).await?;
     gate(&app, &mut page).await?;
-    page.about("event_followers", "gauge", "Those who follow events.");
+    page.help("event_followers", "gauge", "Connected subscribers of event streams.");
     for (log, hub) in [("runs", &app.events), ("drafts", &app.audit)] {
         page.value("event_followers", &[("of", log)], hub.followers() as f64);
     }
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response())
 }
 
-/// The warm pools, by isolation.
-#[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
-fn warm_pools(app: &App, page: &mut Figures) {
+/// Metrics of the warm pools, by isolation.
+#[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
+fn warm_pools(app: &App, page: &mut MetricsText) {
     type Value = fn(&PoolMetrics) -> f64;
     let figures: [(&str, &str, &str, Value); 5] = [
-        ("warm_pool_size", "gauge", "Idle sandboxes that a full warm pool has.", |pool| {
-            pool.size as f64
-        }),
+        ("warm_pool_size", "gauge", "Capacity of the warm pool.", |pool| pool.size as f64),
         ("warm_pool_idle", "gauge", "Idle sandboxes in the warm pool.", |pool| pool.idle as f64),
-        ("warm_pool_hits_total", "counter", "Requests that an idle sandbox served.", |pool| {
+        ("warm_pool_hits_total", "counter", "Requests served by an idle sandbox.", |pool| {
             pool.hits as f64
         }),
-        ("warm_pool_misses_total", "counter", "Requests that started a sandbox.", |pool| {
+        ("warm_pool_misses_total", "counter", "Requests that had to start a sandbox.", |pool| {
             pool.misses as f64
         }),
         (
             "warm_pool_low_memory",
             "gauge",
-            "1 while the warm pool is not refilled for want of free memory.",
+            "1 while the warm pool is not refilled because free memory is low.",
             |pool| f64::from(u8::from(pool.low_memory)),
         ),
     ];
     let pools = app.backends.metrics();
     for (name, kind, help, value) in figures {
-        page.about(name, kind, help);
+        page.help(name, kind, help);
         for (isolation, pool) in &pools {
             page.value(name, &[("isolation", isolation.name())], value(pool));
         }
     }
-    page.about("warm_pool_refill_seconds", "summary", "Time to make one idle sandbox.");
+    page.help("warm_pool_refill_seconds", "summary", "Time to create one idle sandbox.");
     for (isolation, pool) in &pools {
         let labels = [("isolation", isolation.name())];
         let seconds = pool.refill_micros as f64 / 1e6;
@@ -129,11 +136,11 @@ fn warm_pools(app: &App, page: &mut Figures) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
-async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
+#[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
+async fn sandboxes(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
     let manager = app.services.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
     let records = manager.list(&std::collections::BTreeMap::new())?;
-    page.about("sandboxes", "gauge", "Sandboxes with a name on this machine, by their walls.");
+    page.help("sandboxes", "gauge", "Named sandboxes on this machine, by isolation.");
     for isolation in assize_config::Isolation::ALL {
         let count = records.iter().filter(|record| record.isolation == isolation).count();
         page.value("sandboxes", &[("isolation", isolation.name())], count as f64);
@@ -141,24 +148,24 @@ async fn sandboxes(app: &App, page: &mut Figures) -> Result<(), Problem> {
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for graphs")]
-async fn gate(app: &App, page: &mut Figures) -> Result<(), Problem> {
-    let mut books = Vec::new();
-    for (name, desk) in app.desks.all() {
-        books.push((name, desk.state().await?));
+#[expect(clippy::cast_precision_loss, reason = "metrics need no exact integers")]
+async fn gate(app: &App, page: &mut MetricsText) -> Result<(), Problem> {
+    let mut states = Vec::new();
+    for (name, service) in app.desks.all() {
+        states.push((name, service.state().await?));
     }
-    let help = "Submissions that are kept, by workspace and how they stand.";
-    page.about("gate_submissions", "gauge", help);
-    for (name, book) in &books {
-        for &stage in Stage::ALL {
-            let count = book.submissions.values().filter(|one| one.stage == stage).count();
+    let help = "Stored submissions, by workspace and stage.";
+    page.help("gate_submissions", "gauge", help);
+    for (name, state) in &states {
+        for &stage in SubmissionStage::ALL {
+            let count = state.submissions.values().filter(|one| one.stage == stage).count();
             let labels = [("workspace", *name), ("stage", stage.name())];
             page.value("gate_submissions", &labels, count as f64);
         }
     }
-    page.about("gate_refused_total", "counter", "Paths that workers asked for and may not have.");
-    for (name, book) in &books {
-        page.value("gate_refused_total", &[("workspace", name)], book.refused as f64);
+    page.help("gate_refused_total", "counter", "Paths that workers requested and were refused.");
+    for (name, state) in &states {
+        page.value("gate_refused_total", &[("workspace", name)], state.refused as f64);
     }
     Ok(())
 }

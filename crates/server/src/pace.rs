@@ -1,4 +1,4 @@
-//! How often trials may be begun.
+//! Rate limit on the start of runs, programs, sandboxes and estimates.
 
 use std::time::Instant;
 
@@ -7,19 +7,20 @@ use parking_lot::Mutex;
 
 use crate::problem::Problem;
 
-/// A bucket that fills by so many a minute, and holds as many.
+/// Token bucket that holds one minute's worth of starts.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    a_minute: u32,
+pub(crate) struct StartLimit {
+    per_minute: u32,
+    /// Tokens left, and when that was computed.
     state: Mutex<(f64, Instant)>,
 }
 
-impl Pace {
-    pub(crate) fn new(a_minute: u32) -> Pace {
-        Pace { a_minute, state: Mutex::new((f64::from(a_minute), Instant::now())) }
+impl StartLimit {
+    pub(crate) fn new(per_minute: u32) -> StartLimit {
+        StartLimit { per_minute, state: Mutex::new((f64::from(per_minute), Instant::now())) }
     }
 
-    /// Takes one, if there is one.
+    /// Takes one token, or returns 429 with the seconds to wait.
     pub(crate) fn take(&self) -> Result<(), Problem> {
         self.take_at(Instant::now())
     }
@@ -27,21 +28,21 @@ impl Pace {
     fn take_at(&self, now: Instant) -> Result<(), Problem> {
         let mut state = self.state.lock();
         let (left, then) = *state;
-        let most = f64::from(self.a_minute);
-        let grown = now.saturating_duration_since(then).as_secs_f64() * most / 60.0;
-        let left = (left + grown).min(most);
+        let capacity = f64::from(self.per_minute);
+        let added = now.saturating_duration_since(then).as_secs_f64() * capacity / 60.0;
+        let left = (left + added).min(capacity);
         let enough = left >= 1.0;
         *state = (if enough { left - 1.0 } else { left }, now);
         if enough {
             return Ok(());
         }
         let detail = format!(
-            "no more than {} trials, programs, sandboxes and estimates can be asked for in a minute",
-            self.a_minute
+            "the limit of {} runs, programs, sandboxes and estimates per minute is reached",
+            self.per_minute
         );
-        let seconds = ((1.0 - left) * 60.0 / most).ceil().max(1.0);
+        let seconds = ((1.0 - left) * 60.0 / capacity).ceil().max(1.0);
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .hint("wait a moment; `serve.starts_per_minute` says how many")
+            .hint("retry after the `Retry-After` time, or raise `serve.starts_per_minute`")
             .wait(seconds as u64))
     }
 }
@@ -53,10 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_a_minute_and_no_more() {
-        let pace = Pace::new(3);
-        let begin = Instant::now();
-        let taken = |seconds: u64| pace.take_at(begin + Duration::from_secs(seconds)).is_ok();
+    fn bucket_allows_its_rate_per_minute() {
+        let pace = StartLimit::new(3);
+        let start = Instant::now();
+        let taken = |seconds: u64| pace.take_at(start + Duration::from_secs(seconds)).is_ok();
         assert_eq!([taken(0), taken(0), taken(0), taken(0)], [true, true, true, false]);
         assert_eq!([taken(19), taken(21), taken(22)], [false, true, false]);
         assert_eq!([taken(3600), taken(3600), taken(3600), taken(3600)], [true, true, true, false]);

@@ -1,19 +1,19 @@
-//! The web page, as it was built into this program.
+//! Files of the web page that are embedded in the binary.
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// A file of the page.
+/// Embedded file of the web page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct File {
-    /// Its media type.
+pub(crate) struct EmbeddedFile {
+    /// Media type.
     pub(crate) kind: &'static str,
     pub(crate) bytes: &'static [u8],
-    /// The same, packed by gzip.
+    /// The bytes compressed with gzip.
     pub(crate) packed: &'static [u8],
 }
 
-/// The file of that name, such as `index.html`.
-pub(crate) fn file(name: &str) -> Option<File> {
+/// Looks up an embedded file by its path, such as `index.html`.
+pub(crate) fn file(name: &str) -> Option<EmbeddedFile> {
     let (name, bytes, packed) = FILES.iter().find(|(known, ..)| *known == name)?;
     let kind = match name.rsplit('.').next().unwrap_or_default() {
         "html" => "text/html; charset=utf-8",
@@ -23,10 +23,10 @@ pub(crate) fn file(name: &str) -> Option<File> {
         "woff2" => "font/woff2",
         _ => "application/octet-stream",
     };
-    Some(File { kind, bytes, packed })
+    Some(EmbeddedFile { kind, bytes, packed })
 }
 
-/// Why the page is not part of this program, if it is not.
+/// Why the web page is not embedded in this binary; `None` if it is.
 pub fn page_missing() -> Option<&'static str> {
     MISSING
 }
@@ -36,20 +36,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_page_asks_for_first_is_there() {
+    fn assets_of_the_index_page_are_embedded() {
         let Some(index) = file("index.html") else {
             assert!(page_missing().is_some());
             return;
         };
         let text = String::from_utf8(index.bytes.to_vec()).unwrap();
-        let asked: Vec<&str> =
+        let assets: Vec<&str> =
             text.split('"').filter(|part| part.starts_with("/assets/")).collect();
-        assert!(asked.len() >= 2, "{text}");
-        for path in asked {
+        assert!(assets.len() >= 2, "{text}");
+        for path in assets {
             let found = file(&path[1..]).unwrap();
             assert!(found.packed.len() < found.bytes.len(), "{path}");
         }
-        // The server's policy lets nothing in line run.
+        // The server's content security policy forbids inline scripts and styles.
         assert!(!text.contains("<style") && !text.contains(" style="), "{text}");
         assert_eq!(
             text.matches("<script").count(),

@@ -1,4 +1,4 @@
-//! The page that is built of `ui/`, and those that need no script, such as the description of the API.
+//! HTML pages: the web page built from `ui/`, and pages without scripts such as the API reference.
 
 use std::fmt::Write as _;
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use crate::problem::Problem;
 
-/// Text that is no markup.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Words of ours, with what stands between backticks set apart.
-fn worded(text: &Value) -> String {
+/// Escapes a description for HTML, with text between backticks as `<code>`.
+fn description_html(text: &Value) -> String {
     let parts = text.as_str().unwrap_or_default().split('`').enumerate();
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => escaped(part),
@@ -28,19 +28,19 @@ fn worded(text: &Value) -> String {
     parts.map(part).collect()
 }
 
-/// What routes are about, in the order in which they are shown.
+/// Tags of the routes, in the order of the API reference.
 pub(crate) const TAGS: [&str; 6] = ["runs", "events", "files", "drafts", "sandboxes", "machine"];
 
-/// A page with a heading.
+/// Page with a heading.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page<'a> {
     title: &'a str,
-    /// Markup of ours.
+    /// Trusted HTML.
     body: &'a str,
 }
 
-/// The page of a program that was built without its own.
+/// Start page of a binary that was built without the web page.
 #[derive(Template)]
 #[template(path = "missing.html")]
 struct Missing {
@@ -48,7 +48,7 @@ struct Missing {
     why: String,
 }
 
-/// The description of the API.
+/// API reference.
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct Docs<'a> {
@@ -56,7 +56,7 @@ struct Docs<'a> {
     document: &'a Value,
 }
 
-/// What can be in a shape, field by field.
+/// Table of the fields of a schema.
 #[derive(Template)]
 #[template(path = "shape.html")]
 struct Shape<'a> {
@@ -68,46 +68,46 @@ fn rendered(template: &impl Template) -> String {
     rendered.unwrap_or_else(|error| unreachable!("writing to a string cannot fail: {error}"))
 }
 
-/// A page with a heading, and markup of ours below it.
+/// Renders a page with a heading and trusted HTML below it.
 pub(crate) fn page(title: &str, body: &str) -> Html<String> {
     Html(rendered(&Page { title, body }))
 }
 
-/// The page; or where it is not part of this program, why, and what is there instead.
+/// Serves the web page, or a replacement if the binary was built without it.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
     if let Some(file) = crate::page::file("index.html") {
-        return sent(file, &headers);
+        return file_response(file, &headers);
     }
     let why = escaped(crate::page::page_missing().unwrap_or_default());
     Html(rendered(&Missing { title: "Assize", why })).into_response()
 }
 
-/// A file of the page, by its name; what has a hash in its name never changes.
+/// Serves a file of the web page. Files in `assets/` have a hash in their name and are cached for a year.
 pub(crate) async fn asset(uri: Uri, headers: HeaderMap) -> Response {
     let name = uri.path().trim_start_matches('/');
     let Some(file) = crate::page::file(name) else {
-        return Problem::not_found("there is nothing at this address").into_response();
+        return Problem::not_found("no such file").into_response();
     };
-    let mut response = sent(file, &headers);
-    let kept = if name.starts_with("assets/") {
+    let mut response = file_response(file, &headers);
+    let caching = if name.starts_with("assets/") {
         "private, max-age=31536000, immutable"
     } else {
         "no-cache"
     };
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     response
 }
 
-/// A file of the page, packed for those who can unpack it.
-fn sent(file: crate::page::File, headers: &HeaderMap) -> Response {
-    let takes =
-        headers.get(ACCEPT_ENCODING).and_then(|takes| takes.to_str().ok()).unwrap_or_default();
-    let packs = takes.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
-    let mut response = Response::new(Body::from(if packs { file.packed } else { file.bytes }));
+/// Response with a file of the web page, compressed if the client accepts gzip.
+fn file_response(file: crate::page::EmbeddedFile, headers: &HeaderMap) -> Response {
+    let accepted =
+        headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let gzip = accepted.split(',').any(|one| one.trim().split(';').next() == Some("gzip"));
+    let mut response = Response::new(Body::from(if gzip { file.packed } else { file.bytes }));
     let own = response.headers_mut();
     own.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
     own.insert(VARY, HeaderValue::from_static("accept-encoding"));
-    if packs {
+    if gzip {
         own.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
@@ -118,28 +118,28 @@ pub(crate) async fn style() -> Response {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
 }
 
-/// Whether somebody looks who reads pages, and not a program.
+/// Whether a request outside the API accepts HTML: it comes from a browser, and not from an API client.
 pub(crate) fn is_for_people(path: &str, headers: &HeaderMap) -> bool {
-    let wanted = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
-    wanted.contains("text/html") && !path.starts_with("/api/")
+    let accepted = headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).unwrap_or_default();
+    accepted.contains("text/html") && !path.starts_with("/api/")
 }
 
-/// There is nothing at this address: a browser is told so by the page, which shows the way back.
+/// Responds to unknown paths with 404: to browsers with the web page, which links back, else with a problem.
 pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
     match crate::page::file("index.html") {
         Some(file) if is_for_people(uri.path(), &headers) => {
-            (StatusCode::NOT_FOUND, sent(file, &headers)).into_response()
+            (StatusCode::NOT_FOUND, file_response(file, &headers)).into_response()
         }
-        _ => Problem::not_found("there is nothing at this address").into_response(),
+        _ => Problem::not_found("unknown path").into_response(),
     }
 }
 
-/// The description of the API, as people read it.
+/// Renders the API reference from the OpenAPI document.
 pub(crate) fn description(document: &Value) -> String {
-    rendered(&Docs { title: "What can be asked for", document })
+    rendered(&Docs { title: "API reference", document })
 }
 
-/// The operations under a tag: path, method and description of each.
+/// Operations with a tag: path, method and OpenAPI operation of each.
 fn operations<'d>(document: &'d Value, tag: &str) -> Vec<(&'d str, &'d str, &'d Value)> {
     let paths = fields(&document["paths"]).into_iter();
     let all = paths.flat_map(|(path, methods)| {
@@ -148,7 +148,7 @@ fn operations<'d>(document: &'d Value, tag: &str) -> Vec<(&'d str, &'d str, &'d 
     all.filter(|(.., operation)| operation["tags"][0] == tag).collect()
 }
 
-/// The fields of an object.
+/// Fields of a JSON object.
 fn fields(object: &Value) -> Vec<(&str, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.map(|(name, value)| (name.as_str(), value)).collect()
@@ -158,17 +158,17 @@ fn items(list: &Value) -> &[Value] {
     list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The schemas that a schema is made of.
+/// Subschemas that a schema combines.
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     ["oneOf", "anyOf", "allOf"].into_iter().flat_map(|key| items(&schema[key]))
 }
 
-/// Whether an object must have a field.
+/// Whether an object schema requires a field.
 fn requires(schema: &Value, name: &str) -> bool {
     items(&schema["required"]).iter().any(|required| required == name)
 }
 
-/// A link to a shape, or the type of what is sent.
+/// Link to the schema of a content, or its media type.
 fn shape_of(content: &Value) -> Option<String> {
     let (kind, content) = content.as_object()?.iter().next()?;
     Some(match content["schema"]["$ref"].as_str() {
@@ -181,7 +181,7 @@ fn shape(schema: &Value) -> String {
     rendered(&Shape { schema })
 }
 
-/// Which values there can be, in a few words.
+/// Short HTML description of the values that a schema accepts.
 fn kind_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("<a href=\"#{0}\"><code>{0}</code></a>", escaped(name));
@@ -212,7 +212,7 @@ fn kind_of(schema: &Value) -> String {
         other => escaped(other),
     };
     let mut text = kinds.into_iter().map(kind).collect::<Vec<_>>().join(" or ");
-    for (key, word) in [("minimum", "from"), ("maximum", "up to"), ("default", "unless said:")] {
+    for (key, word) in [("minimum", "from"), ("maximum", "up to"), ("default", "default")] {
         if !schema[key].is_null() {
             let _ = write!(text, ", {word} {}", escaped(&schema[key].to_string()));
         }

@@ -1,4 +1,4 @@
-//! What went wrong, as programs read it: problem details by RFC 9457.
+//! Error responses of the API: problem details by RFC 9457.
 
 use assize_draft::DraftError;
 use assize_run::StoreError;
@@ -11,54 +11,54 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Why a request was not done.
+/// Problem details of a request that failed.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Problem {
-    /// What kind of problem it is: a reference that is the same for all of a kind.
+    /// URI reference that identifies the kind of problem
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
     #[schemars(with = "u16", range(min = 400, max = 599))]
     #[serde(serialize_with = "as_number")]
     status: StatusCode,
-    /// What is wrong with this very request.
+    /// Why this request failed
     detail: String,
-    /// What to do about it.
+    /// How to fix it
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// Seconds after which it may be done.
+    /// Seconds for the `Retry-After` header.
     #[serde(skip)]
     wait: Option<u64>,
 }
 
-/// How many, where nobody knows better.
-const USUAL_WAIT: u64 = 5;
+/// Seconds for the `Retry-After` header where the wait is unknown.
+const DEFAULT_RETRY_AFTER: u64 = 5;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it like this")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn as_number<S: serde::Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u16(status.as_u16())
 }
 
-/// What a problem's status says, in words.
+/// `type` and `title` of a problem, by its status.
 fn title(status: StatusCode) -> (&'static str, &'static str) {
     match status.as_u16() {
-        400 => ("/problems/malformed", "the request cannot be read"),
-        401 => ("/problems/token", "there is no token, or it is wrong"),
-        402 => ("/problems/budget", "it costs more than may be spent"),
-        403 => ("/problems/forbidden", "this is not allowed"),
-        404 => ("/problems/not-found", "there is no such thing"),
-        405 => ("/problems/method", "this cannot be done here"),
-        408 => ("/problems/timeout", "it took too long"),
-        409 => ("/problems/conflict", "it does not fit how things stand"),
-        410 => ("/problems/gone", "it is there no more"),
+        400 => ("/problems/malformed", "malformed request"),
+        401 => ("/problems/token", "missing or invalid token"),
+        402 => ("/problems/budget", "the cost exceeds the limit"),
+        403 => ("/problems/forbidden", "forbidden"),
+        404 => ("/problems/not-found", "not found"),
+        405 => ("/problems/method", "method not allowed"),
+        408 => ("/problems/timeout", "the request timed out"),
+        409 => ("/problems/conflict", "conflict with the current state"),
+        410 => ("/problems/gone", "no longer available"),
         413 => ("/problems/too-large", "the request is too large"),
-        415 => ("/problems/media-type", "the request is of another type"),
-        421 => ("/problems/host", "this server has another name"),
-        422 => ("/problems/unusable", "what is asked for cannot be used"),
-        429 => ("/problems/too-many", "too much was asked for in a short time"),
-        502 => ("/problems/upstream", "somebody else failed"),
-        503 => ("/problems/unavailable", "it cannot be done right now"),
-        _ => ("/problems/internal", "something is wrong in assize"),
+        415 => ("/problems/media-type", "unsupported media type"),
+        421 => ("/problems/host", "unknown host name"),
+        422 => ("/problems/unusable", "invalid request"),
+        429 => ("/problems/too-many", "too many requests"),
+        502 => ("/problems/upstream", "an upstream service failed"),
+        503 => ("/problems/unavailable", "temporarily unavailable"),
+        _ => ("/problems/internal", "internal error"),
     }
 }
 
@@ -73,7 +73,7 @@ impl Problem {
         self
     }
 
-    /// After so many seconds it may be done.
+    /// Sets the `Retry-After` header.
     pub(crate) fn wait(mut self, seconds: u64) -> Problem {
         self.wait = Some(seconds);
         self
@@ -105,14 +105,14 @@ impl IntoResponse for Problem {
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         if self.status == StatusCode::TOO_MANY_REQUESTS {
-            let seconds = HeaderValue::from(self.wait.unwrap_or(USUAL_WAIT));
+            let seconds = HeaderValue::from(self.wait.unwrap_or(DEFAULT_RETRY_AFTER));
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }
         response
     }
 }
 
-/// The status of each kind of failure; the exit codes of the command have a table of their own.
+/// Maps each kind of failure to its HTTP status. The exit codes of the command are a separate table.
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Problem {
         let status = match failure.kind {
@@ -139,10 +139,11 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Something of ours that was to be waited for has panicked.
+/// A task that the request waited for has panicked.
 impl From<tokio::task::JoinError> for Problem {
     fn from(_: tokio::task::JoinError) -> Problem {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault in assize; its log says more")
+        let detail = "internal error in assize: see the server's log";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 }
 

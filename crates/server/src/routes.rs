@@ -1,4 +1,4 @@
-//! Every route there is, and what all of them have in common.
+//! All routes of the server, and the middleware that they share.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use crate::{App, auth, document, events, headers, mcp, metrics, pages};
     version = "3.2.0",
     info(
         title = "Assize",
-        description = "Puts what models propose on trial, in a sandbox. Programs send the token of `assize serve` as a \
-                       bearer token with every request; what goes wrong is answered by problem details (RFC 9457).",
+        description = "Runs what models propose in a sandbox and judges it before it is applied. Clients send the token \
+                       of `assize serve` as a bearer token with every request. Errors are problem details (RFC 9457).",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     components(schemas(Problem))
 )]
 struct Base;
 
-/// Every route that the OpenAPI document describes.
+/// Routes that the OpenAPI document describes.
 pub(crate) fn described() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Base::openapi())
         .routes(routes!(machine::health))
@@ -103,23 +103,23 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/api/docs", get(move || async move { Html(page.clone()) }))
         .fallback(pages::nowhere)
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this address knows other methods")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support the method")
         })
-        .layer(DefaultBodyLimit::max(app.longest_request))
-        .layer(from_fn(tell))
+        .layer(DefaultBodyLimit::max(app.max_request_size))
+        .layer(from_fn(log_request))
         .layer(from_fn_with_state(app.clone(), auth::check))
         .layer(from_fn_with_state(app.clone(), headers::add))
         .with_state(app.clone())
 }
 
-/// Writes down what was asked for: never what stands behind the question mark, which may let somebody in.
-async fn tell(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+/// Logs each request without its query string, which may contain a sign-in ticket.
+async fn log_request(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let begun = std::time::Instant::now();
-    // A fault of ours costs the one request.
+    // A panic in a handler fails only its own request.
     let answered = std::panic::AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| {
-        let detail = "a fault in assize; its log says more";
+        let detail = "internal error in assize: see the server's log";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
     });
     let (status, millis) = (response.status().as_u16(), begun.elapsed().as_secs_f64() * 1e3);

@@ -1,7 +1,7 @@
-//! Scoped tokens: each opens the tools at one address, has an id and an expiry, and can be revoked.
+//! Scoped tokens: each grants access to one MCP endpoint, has an id and an expiry, and can be revoked.
 //!
-//! They are in a file beside the owner's token, as hashes that only the owner's token can be checked with: a new owner's
-//! token revokes all of them. The server and the command share the file.
+//! They are stored as hashes in a file beside the owner's token. Each hash includes the owner's token, so a new owner's
+//! token revokes all of them. The server and the `assize tokens` command share the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -19,11 +19,11 @@ use sha2::{Digest, Sha256};
 
 use crate::auth::{Token, same, unguessable};
 
-/// Lifetime of a token unless the request says otherwise, and the longest.
+/// Default and maximum lifetime of a token.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The most tokens of one server.
+/// Maximum number of valid tokens in the file.
 const MAX_TOKENS: usize = 1000;
 
 /// A scoped token, without its secret.
@@ -38,7 +38,7 @@ pub struct TokenInfo {
     pub expires: u64,
 }
 
-/// A token as it is stored.
+/// Stored form of a token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Entry {
     #[serde(flatten)]
@@ -49,62 +49,62 @@ struct Entry {
 
 /// Why a token could not be created, listed or revoked.
 #[derive(Debug, thiserror::Error)]
-pub enum TokensError {
+pub enum TokenError {
     #[error("cannot read or write `{}`: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{}` is not a list of tokens: {source}", path.display())]
+    #[error("invalid token file `{}`: {source}", path.display())]
     Invalid { path: PathBuf, source: serde_json::Error },
-    #[error("a scope is `drafts/NAME` or `code`, not `{0}`")]
+    #[error("invalid scope `{0}`: must be `drafts/NAME` or `code`")]
     Scope(String),
-    #[error("a token lives from 1 second to 365 days")]
+    #[error("the lifetime of a token must be between 1 second and 365 days")]
     Lifetime,
-    #[error("there are {MAX_TOKENS} tokens, and no more are allowed")]
+    #[error("the limit of {MAX_TOKENS} tokens is reached")]
     TooMany,
 }
 
-/// Version of the file that was read last: every change makes a new one.
+/// Inode, size and modification time of the file, to detect changes.
 type Stamp = (u64, u64, i64, i64);
 
 /// The scoped tokens of a server.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct ScopedTokens {
     path: PathBuf,
     owner: Token,
     read: Mutex<Option<(Stamp, Arc<Vec<Entry>>)>>,
 }
 
-impl Tokens {
-    /// The tokens beside the owner's token, which is in a file of its own.
-    pub fn new(owner: Token, owner_file: &Path) -> Tokens {
+impl ScopedTokens {
+    /// Opens the scoped tokens that are stored beside the owner's token file.
+    pub fn new(owner: Token, owner_file: &Path) -> ScopedTokens {
         let mut path = owner_file.as_os_str().to_owned();
         path.push(".scoped.json");
-        Tokens { path: path.into(), owner, read: Mutex::default() }
+        ScopedTokens { path: path.into(), owner, read: Mutex::default() }
     }
 
-    /// The owner's token, which opens everything.
+    /// The owner's token, which grants access to everything.
     pub(crate) fn owner(&self) -> &Token {
         &self.owner
     }
 
     /// Lists the tokens that have not expired, the oldest first.
-    pub fn list(&self) -> Result<Vec<TokenInfo>, TokensError> {
+    pub fn list(&self) -> Result<Vec<TokenInfo>, TokenError> {
         let now = unix_millis();
         let entries = self.entries()?;
         let valid = entries.iter().filter(|entry| self.is_valid(entry, now));
         Ok(valid.map(|entry| entry.info.clone()).collect())
     }
 
-    /// Creates a token; the text of it is not stored.
+    /// Creates a token; returns it with its secret text, which is not stored.
     pub fn create(
         &self,
         scope: &str,
         lifetime: Duration,
-    ) -> Result<(TokenInfo, String), TokensError> {
+    ) -> Result<(TokenInfo, String), TokenError> {
         if !is_scope(scope) {
-            return Err(TokensError::Scope(scope.chars().take(100).collect()));
+            return Err(TokenError::Scope(scope.chars().take(100).collect()));
         }
         if lifetime < Duration::from_secs(1) || lifetime > MAX_LIFETIME {
-            return Err(TokensError::Lifetime);
+            return Err(TokenError::Lifetime);
         }
         let failed = |source| self.failed(source);
         let (id, secret) = (unguessable().map_err(failed)?, unguessable().map_err(failed)?);
@@ -116,7 +116,7 @@ impl Tokens {
         self.change(|entries| {
             entries.retain(|entry| self.is_valid(entry, created));
             if entries.len() >= MAX_TOKENS {
-                return Err(TokensError::TooMany);
+                return Err(TokenError::TooMany);
             }
             entries.push(Entry { info: info.clone(), hash });
             Ok(())
@@ -124,8 +124,8 @@ impl Tokens {
         Ok((info, format!("{id}.{secret}")))
     }
 
-    /// Revokes a token; whether there was one with that id.
-    pub fn revoke(&self, id: &str) -> Result<bool, TokensError> {
+    /// Revokes a token; returns false if the id is unknown.
+    pub fn revoke(&self, id: &str) -> Result<bool, TokenError> {
         let now = unix_millis();
         self.change(|entries| {
             let known =
@@ -135,7 +135,7 @@ impl Tokens {
         })
     }
 
-    /// The id of a token that opens a scope.
+    /// Id of a token, if the text is a valid token for the scope.
     pub(crate) fn check(&self, text: &str, scope: &str) -> Option<String> {
         let (id, secret) = text.split_once('.')?;
         let entries =
@@ -147,12 +147,12 @@ impl Tokens {
             .then(|| id.to_owned())
     }
 
-    /// Whether a token is of this owner and has not expired. The check of the id does not need the secret.
+    /// Whether an entry belongs to this owner and has not expired; does not check the secret.
     fn is_valid(&self, entry: &Entry, now: u64) -> bool {
         now < entry.info.expires && entry.hash.starts_with(&self.owner_mark())
     }
 
-    /// Beginning of all hashes of this owner.
+    /// Prefix of all hashes of this owner.
     fn owner_mark(&self) -> String {
         let hash = Fingerprint::of(format!("assize owner {}", self.owner.reveal()));
         hash.to_string()[..8].to_owned()
@@ -164,8 +164,8 @@ impl Tokens {
         format!("{}{}", self.owner_mark(), BASE64_URL_SAFE_NO_PAD.encode(hash.finalize()))
     }
 
-    /// All tokens in the file, which is read again when it has changed.
-    fn entries(&self) -> Result<Arc<Vec<Entry>>, TokensError> {
+    /// All entries of the file, which is read again only if it has changed.
+    fn entries(&self) -> Result<Arc<Vec<Entry>>, TokenError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Arc::default()),
@@ -181,16 +181,16 @@ impl Tokens {
         }
         let entries: Arc<Vec<Entry>> = serde_json::from_reader(std::io::BufReader::new(file))
             .map(Arc::new)
-            .map_err(|source| TokensError::Invalid { path: self.path.clone(), source })?;
+            .map_err(|source| TokenError::Invalid { path: self.path.clone(), source })?;
         *read = Some((stamp, entries.clone()));
         Ok(entries)
     }
 
-    /// Changes the file, one process at a time; readers see it before or after.
+    /// Changes the file under a lock between processes, and replaces it atomically.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Vec<Entry>) -> Result<T, TokensError>,
-    ) -> Result<T, TokensError> {
+        change: impl FnOnce(&mut Vec<Entry>) -> Result<T, TokenError>,
+    ) -> Result<T, TokenError> {
         let failed = |source| self.failed(source);
         let mut lock = self.path.clone().into_os_string();
         lock.push(".lock");
@@ -200,7 +200,7 @@ impl Tokens {
         let mut entries = Vec::clone(&*self.entries()?);
         let changed = change(&mut entries)?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        // For its owner's eyes alone, as temporary files are.
+        // Temporary files have mode 0600, so only the file's owner can read it.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         let text = serde_json::to_vec_pretty(&entries).unwrap_or_default();
         file.write_all(&text).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
@@ -208,12 +208,12 @@ impl Tokens {
         Ok(changed)
     }
 
-    fn failed(&self, source: std::io::Error) -> TokensError {
-        TokensError::File { path: self.path.clone(), source }
+    fn failed(&self, source: std::io::Error) -> TokenError {
+        TokenError::File { path: self.path.clone(), source }
     }
 }
 
-/// Whether a text is a scope: `code`, or `drafts/` and the name of a workspace.
+/// Whether a text is a valid scope: `code`, or `drafts/` and the name of a workspace.
 pub(crate) fn is_scope(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let named = |name: &str| !name.is_empty() && name.len() <= 60 && name.chars().all(plain);
@@ -224,15 +224,15 @@ pub(crate) fn is_scope(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn tokens(folder: &Path, owner: char) -> Tokens {
+    fn tokens(folder: &Path, owner: char) -> ScopedTokens {
         let owner = Token::chosen(&owner.to_string().repeat(32)).unwrap();
-        Tokens::new(owner, &folder.join("serve.token"))
+        ScopedTokens::new(owner, &folder.join("serve.token"))
     }
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     #[test]
-    fn tokens_open_their_scope_until_they_are_revoked() {
+    fn tokens_grant_their_scope_until_they_are_revoked() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         let (drafts, text) = own.create("drafts/mine", DAY).unwrap();
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(own.check(wrong, "drafts/mine"), None, "{wrong}");
         }
         assert_eq!(own.list().unwrap(), [drafts.clone(), code.clone()]);
-        // Another process sees the same, and what it revokes is revoked here.
+        // A second instance stands for another process; its revocations take effect here.
         let elsewhere = tokens(folder.path(), 'a');
         assert!(elsewhere.revoke(&drafts.id).unwrap());
         assert!(!elsewhere.revoke(&drafts.id).unwrap());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_tokens_and_those_of_another_owner_open_nothing() {
+    fn expired_tokens_and_tokens_of_another_owner_are_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         let (_, text) = own.create("code", DAY).unwrap();
@@ -278,10 +278,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = tokens(folder.path(), 'a');
         for scope in ["", "everything", "drafts/", "drafts/../x", "code/x", "Drafts/x"] {
-            assert!(matches!(own.create(scope, DAY), Err(TokensError::Scope(_))), "{scope}");
+            assert!(matches!(own.create(scope, DAY), Err(TokenError::Scope(_))), "{scope}");
         }
         for lifetime in [Duration::ZERO, MAX_LIFETIME + DAY] {
-            assert!(matches!(own.create("code", lifetime), Err(TokensError::Lifetime)));
+            assert!(matches!(own.create("code", lifetime), Err(TokenError::Lifetime)));
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Starts a server, fills it with something to find, and has schemathesis try every route.
+"""Starts a server with some data, and fuzzes every route with schemathesis.
 
     python fuzz.py PATH_OF_ASSIZE PATH_OF_SCHEMATHESIS EXAMPLES
 """
@@ -13,20 +13,20 @@ import urllib.request
 
 ASSIZE, SCHEMATHESIS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 EXAMPLES = sys.argv[3]
-# Operations that may refuse with 422 what fits their schema, each with the reason.
+# Operations that may answer 422 to a request that matches their schema, each with the reason.
 MAY_REFUSE = {
-    "POST /api/runs": "texts in it have a syntax of their own (personas, problems, patterns), and some fields exclude others",
+    "POST /api/runs": "some texts have their own syntax (personas, problems, patterns), and some fields exclude others",
     "POST /api/estimates": "as for POST /api/runs; and programs, drafts and evaluations cannot be estimated",
-    "POST /api/runs/{id}/fork": "what can be changed depends on the kind of the run",
-    "POST /api/exec": "whether an image can be used depends on the sandboxes of the machine",
+    "POST /api/runs/{id}/fork": "the fields that apply depend on the kind of the run",
+    "POST /api/exec": "whether an image can be used depends on the sandbox backends of the machine",
     "POST /api/sandboxes": "as for POST /api/exec",
     "POST /api/sandboxes/{sandbox}/exec": "whether a program can be started depends on the files of the sandbox",
     "PUT /api/sandboxes/{sandbox}/files": "whether a path can be written depends on the files of the sandbox",
     "GET /api/sandboxes/{sandbox}/files": "whether a path names a file depends on the files of the sandbox",
     "GET /api/sandboxes/{sandbox}/folder": "whether a path names a folder depends on the files of the sandbox",
-    "GET /api/workspaces/{workspace}/audit/verify": "the head of a log has a syntax of its own",
+    "GET /api/workspaces/{workspace}/audit/verify": "the head of a log has its own syntax",
 }
-# Operations that may answer 503: the machine has no sandbox of the isolation that is asked for.
+# Operations that may answer 503, because the machine lacks the requested sandbox backend.
 MAY_BE_UNAVAILABLE = ["POST /api/exec", "POST /api/sandboxes"]
 
 
@@ -41,7 +41,7 @@ def ask(method, path, body=None):
 
 
 def done(body):
-    """Begins a run, and waits for its end: the stream of its events ends with it."""
+    """Starts a run and waits for its end, which ends its event stream."""
     run = json.loads(ask("POST", "/api/runs", body))["id"]
     ask("GET", f"/api/runs/{run}/events")
     return run
@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "ASSIZE_PROVIDER": "rehearsal",
         "ASSIZE_SERVE_STARTS_PER_MINUTE": "100000",
-        "ASSIZE_SERVE_MOST_RUNNING": "1000",
+        "ASSIZE_SERVE_MAX_RUNNING": "1000",
         "ASSIZE_DRAFT_REVIEW": "always",
     }
     server = subprocess.Popen(
@@ -67,13 +67,13 @@ with tempfile.TemporaryDirectory() as folder:
         text=True,
     )
     try:
-        said = ""
-        while not said.endswith("}\n"):
+        output = ""
+        while not output.endswith("}\n"):
             line = server.stdout.readline()
-            assert line, "the server ended: " + said
-            said += line
-        said = json.loads(said)
-        ADDRESS, TOKEN = said["address"], pathlib.Path(said["token_file"]).read_text().strip()
+            assert line, "the server ended: " + output
+            output += line
+        info = json.loads(output)
+        ADDRESS, TOKEN = info["address"], pathlib.Path(info["token_file"]).read_text().strip()
         consult = done({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1})
         done({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"})
         done({"kind": "work", "workspace": "ws", "task": "Add --version flag to watchdog.py"})
@@ -81,7 +81,7 @@ with tempfile.TemporaryDirectory() as folder:
         ask("POST", "/api/sandboxes", {"name": "box"})
         settings = home / "schemathesis.toml"
         settings.write_text(
-            # Streams of events do not end: the first event is enough.
+            # Event streams do not end; read only the first event.
             "max-stream-events = 1\n"
             f'[parameters]\n"path.id" = "{consult}"\n"path.workspace" = "ws"\n"path.submission" = "{submission}"\n'
             '"path.document" = "F1.md"\n"path.sandbox" = "box"\n"path.session" = "kept"\n'

@@ -1,6 +1,6 @@
-//! The page's list of event names, compared with the events that the server sends and with the documentation.
+//! Compares the web page's list of event names with the events of the server and with the documentation.
 
-#![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
+#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,20 +15,20 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The text between the first `from` and the next `to`.
+/// Text between the first `from` and the next `to`.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("`{from}` not found"));
     rest.split_once(to).unwrap_or_else(|| panic!("`{to}` not found")).0
 }
 
-/// Every string literal that directly follows `before`.
+/// String literals that directly follow `before`.
 fn literals(text: &str, before: &str) -> Names {
     let after = text.split(before).skip(1).map(str::trim_start);
     let quoted = after.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
     quoted.map(str::to_owned).collect()
 }
 
-/// What stands between backticks.
+/// Texts between backticks.
 fn coded(text: &str) -> Names {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -44,7 +44,7 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
-/// The events of runs: the variants of `RunEvent`.
+/// Names of run events: the variants of `RunEvent`.
 fn events_of_runs() -> Names {
     let schema = serde_json::to_value(schemars::schema_for!(RunEvent)).unwrap();
     let variants = schema["oneOf"].as_array().unwrap();
@@ -52,10 +52,10 @@ fn events_of_runs() -> Names {
     variants.iter().filter_map(name).collect()
 }
 
-/// The events of workspaces: the entries of the audit log, as the server names them.
+/// Names of workspace events: the actions of the audit log, as the server renames them.
 fn events_of_workspaces() -> Names {
     let state = fs::read_to_string(workspace().join("crates/draft/src/state.rs")).unwrap();
-    let steps = between(&state, "pub enum Step {", "\n}");
+    let steps = between(&state, "pub enum DraftStep {", "\n}");
     let variants = steps.lines().filter_map(|line| {
         let name = line.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase))?;
         name.split(|c: char| !c.is_alphanumeric()).next()
@@ -73,9 +73,10 @@ fn events_of_workspaces() -> Names {
     sent
 }
 
-/// The page's list.
+/// File with the web page's list of event names.
 const EVENTS: &str = "ui/src/model/events.ts";
 
+/// Event names that the web page knows.
 fn page() -> Names {
     let events = fs::read_to_string(workspace().join(EVENTS)).unwrap();
     let names = literals(between(&events, "export const EVENT = {", "}"), ": ");
@@ -86,32 +87,33 @@ fn page() -> Names {
 #[test]
 fn page_listens_to_every_event_of_the_server() {
     let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
-    // An empty list would prove nothing.
+    // Guards against parsing failures: an empty list would make the test pass.
     for name in ["run_ended", "calls_lost", "code_generated", "layer_start", "tool_called"] {
-        assert!(runs.contains(name), "`{name}` is not among {runs:?}");
+        assert!(runs.contains(name), "`{name}` is missing in {runs:?}");
     }
     for name in ["DRAFT_READY", "DRAFT_ESCALATED", "requested", "log_set_aside"] {
-        assert!(workspaces.contains(name), "`{name}` is not among {workspaces:?}");
+        assert!(workspaces.contains(name), "`{name}` is missing in {workspaces:?}");
     }
     let sent: Names = runs.union(&workspaces).cloned().collect();
     let page = page();
     let missing: Vec<&String> = sent.difference(&page).collect();
     assert!(missing.is_empty(), "add to `{EVENTS}`: {missing:?}");
     let unknown: Vec<&String> = page.difference(&sent).collect();
-    assert!(unknown.is_empty(), "the server never sends these of `{EVENTS}`: {unknown:?}");
+    assert!(unknown.is_empty(), "in `{EVENTS}` but never sent by the server: {unknown:?}");
 }
 
 #[test]
 fn documentation_names_every_event_of_the_server_and_the_page() {
-    let documented = coded(&fs::read_to_string(workspace().join("docs/events.md")).unwrap());
+    let documented =
+        coded(&fs::read_to_string(workspace().join("docs/reference/events.md")).unwrap());
     let (runs, workspaces) = (events_of_runs(), events_of_workspaces());
     let sent: Names = runs.union(&workspaces).cloned().collect();
     let all: Names = sent.union(&page()).cloned().collect();
     let missing: Vec<&String> = all.difference(&documented).collect();
-    assert!(missing.is_empty(), "document in `docs/events.md`: {missing:?}");
+    assert!(missing.is_empty(), "document in `docs/reference/events.md`: {missing:?}");
 }
 
-/// Text of the page's source files, by path, without the list itself and the generated types.
+/// Collects the page's source files with their text, except the list of events and the generated types.
 fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -124,11 +126,11 @@ fn page_sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
 }
 
 #[test]
-fn page_writes_event_names_in_one_file() {
+fn event_names_are_literals_only_in_the_list() {
     let mut sources = Vec::new();
     page_sources(&workspace().join("ui/src"), &mut sources);
     assert!(sources.len() > 20, "{} files", sources.len());
-    // Names of one word are words of other texts, too.
+    // One-word names also occur in unrelated texts.
     for name in page().iter().filter(|name| name.contains('_')) {
         for (path, text) in &sources {
             let written =

@@ -1,9 +1,10 @@
-//! One question to the model that the settings ask for.
+//! Sends one question to the configured model (`assize ask`).
 
 use assize_gateway::{Estimate, Gateway};
 use assize_llm::answer::generate_value;
 use assize_llm::{
-    AnswerError, Call, Model, Prompt, Provenance, Request, Response, Schema, Stop, Totals,
+    AnswerError, BudgetTotals, CallOptions, Model, ModelRequest, ModelResponse, Prompt, Provenance,
+    Schema, StopReason,
 };
 use assize_types::{Cancel, Cost, Failure, FailureKind, Usage, trail};
 use serde_json::Value;
@@ -12,31 +13,33 @@ use crate::Services;
 
 pub use assize_llm::Delta;
 
-/// A question, as a user asks it.
+/// A user's question.
 #[derive(Debug)]
 pub struct Question {
     pub text: String,
-    /// What the model is told before it.
+    /// System prompt.
     pub system: Option<String>,
-    /// The schema of the answer, with its name.
+    /// Name and JSON schema of the answer.
     pub schema: Option<(String, Value)>,
 }
 
-/// A question that is ready to be sent.
+/// A question with its model, ready to be sent.
 #[derive(Debug)]
 pub struct PreparedQuestion {
     gateway: Gateway,
-    request: Request,
+    request: ModelRequest,
 }
 
 /// The answer to a question.
 #[derive(Debug)]
-pub struct Answered {
-    /// The value, where a schema was given.
+pub struct AskAnswer {
+    /// The value, if a schema was given.
     pub value: Option<(Value, Provenance)>,
-    pub last: Response,
-    /// Of all calls that it took.
+    /// Response to the last call.
+    pub last: ModelResponse,
+    /// Usage of all calls.
     pub usage: Option<Usage>,
+    /// Cost of all calls.
     pub cost: Cost,
     pub calls: usize,
     pub attempts: u32,
@@ -44,7 +47,7 @@ pub struct Answered {
 }
 
 impl Services {
-    /// Chooses the model for a question.
+    /// Chooses the model for a question, and builds the request.
     pub async fn prepare(&self, question: Question) -> Result<PreparedQuestion, Failure> {
         if question.text.trim().is_empty() {
             return Err(Failure::new(FailureKind::Usage, "the question is empty"));
@@ -53,7 +56,7 @@ impl Services {
         if let Some(system) = &question.system {
             prompt = prompt.block("system", system.as_str());
         }
-        let mut request = Request::new(prompt);
+        let mut request = ModelRequest::new(prompt);
         if let Some((name, value)) = question.schema {
             let schema = Schema::from_value(&name, value);
             let invalid = |error| Failure::from_error(FailureKind::Usage, &error);
@@ -67,7 +70,7 @@ impl Services {
 }
 
 impl PreparedQuestion {
-    /// The provider and the model.
+    /// Names of the provider and the model.
     pub fn name(&self) -> (&str, &str) {
         self.gateway.name()
     }
@@ -76,34 +79,34 @@ impl PreparedQuestion {
         self.gateway.is_rehearsal()
     }
 
-    /// What was spent on it.
-    pub fn totals(&self) -> Totals {
+    /// Totals of the calls made so far.
+    pub fn totals(&self) -> BudgetTotals {
         self.gateway.ledger().totals()
     }
 
-    /// What it is likely to take.
+    /// Estimated tokens and cost.
     pub fn estimate(&self) -> Option<Estimate> {
         self.gateway.estimate(&self.request)
     }
 
-    /// Refuses to call an estimate complete that has no cost.
+    /// Fails if the cost of an estimate is unknown.
     pub fn check_price(&self, cost: Cost) -> Result<(), Failure> {
         self.gateway.check_price(cost)
     }
 
-    /// Sends it; `on_delta` is told the answer as it comes.
+    /// Sends the question. `on_delta` receives the answer as it is streamed.
     pub async fn send(
         &self,
         on_delta: Option<&(dyn Fn(Delta<'_>) + Send + Sync)>,
         cancel: Cancel,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<AskAnswer, Failure> {
         trail::workflow_started(&self.request.prompt.tail, self.name().0);
         let outcome = self.answers(on_delta, cancel).await;
         let answered = match outcome {
-            Ok((value, responses)) => Answered::of(value, responses),
+            Ok((value, responses)) => AskAnswer::of(value, responses),
             Err(error) => {
                 let sent = error.model_error().map_or(0, |error| error.attempts);
-                let attempts = Response::total_attempts(error.responses()) + sent;
+                let attempts = ModelResponse::total_attempts(error.responses()) + sent;
                 trail::workflow_completed(false, attempts);
                 return Err(error.into());
             }
@@ -116,25 +119,25 @@ impl PreparedQuestion {
         &self,
         on_delta: Option<&(dyn Fn(Delta<'_>) + Send + Sync)>,
         cancel: Cancel,
-    ) -> Result<(Option<(Value, Provenance)>, Vec<Response>), AnswerError> {
+    ) -> Result<(Option<(Value, Provenance)>, Vec<ModelResponse>), AnswerError> {
         if self.request.schema.is_some() {
-            let call = Call { cancel, ..Call::default() };
+            let call = CallOptions { cancel, ..CallOptions::default() };
             let answer = generate_value(&self.gateway, &self.request, call).await?;
             return Ok((Some((answer.value, answer.provenance)), answer.responses));
         }
-        let call = Call { cancel, on_delta, ..Call::default() };
+        let call = CallOptions { cancel, on_delta, ..CallOptions::default() };
         Ok((None, vec![self.gateway.generate(&self.request, call).await?]))
     }
 
-    /// Refuses what is no answer: the model declined, or was cut off.
-    pub fn check(&self, answered: &Answered) -> Result<(), Failure> {
+    /// Fails if the model refused to answer, or if the answer was truncated.
+    pub fn check(&self, answered: &AskAnswer) -> Result<(), Failure> {
         match answered.last.stop {
-            Stop::Refused => {
+            StopReason::Refused => {
                 Err(Failure::new(FailureKind::Verdict, "the model declined to answer"))
             }
-            Stop::MaxTokens if answered.value.is_none() => {
-                let most = self.request.max_tokens;
-                let message = format!("the answer was cut off at {most} output tokens");
+            StopReason::MaxTokens if answered.value.is_none() => {
+                let max = self.request.max_tokens;
+                let message = format!("the answer was cut off at {max} output tokens");
                 Err(Failure::new(FailureKind::Verdict, message)
                     .hint("allow longer answers with `--max-output-tokens`"))
             }
@@ -143,17 +146,18 @@ impl PreparedQuestion {
     }
 }
 
-impl Answered {
+impl AskAnswer {
     fn of(
         value: Option<(Value, Provenance)>,
-        mut responses: Vec<Response>,
-    ) -> Result<Answered, Failure> {
-        let (usage, cost) = (Response::total_usage(&responses), Response::total_cost(&responses));
-        let attempts = Response::total_attempts(&responses);
-        let milliseconds = Response::total_milliseconds(&responses);
+        mut responses: Vec<ModelResponse>,
+    ) -> Result<AskAnswer, Failure> {
+        let (usage, cost) =
+            (ModelResponse::total_usage(&responses), ModelResponse::total_cost(&responses));
+        let attempts = ModelResponse::total_attempts(&responses);
+        let milliseconds = ModelResponse::total_milliseconds(&responses);
         let calls = responses.len();
-        let lost = || Failure::new(FailureKind::Internal, "no response was kept");
-        let last = responses.pop().ok_or_else(lost)?;
-        Ok(Answered { value, last, usage, cost, calls, attempts, milliseconds })
+        let missing = || Failure::new(FailureKind::Internal, "the answer has no response");
+        let last = responses.pop().ok_or_else(missing)?;
+        Ok(AskAnswer { value, last, usage, cost, calls, attempts, milliseconds })
     }
 }

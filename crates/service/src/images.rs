@@ -1,15 +1,15 @@
-//! Images that containers and microVMs start from.
+//! Images for containers and microVMs.
 
 use std::path::PathBuf;
 
-use assize_sandbox::docker::{Docker, ImageInfo};
+use assize_sandbox::docker::{Docker, DockerImageInfo};
 use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::rootfs;
 use assize_types::{Failure, FailureKind};
 
 use crate::Services;
 
-/// Name of the one image that microVMs start from.
+/// Name of the image that all microVMs start from.
 pub const MICROVM: &str = "microvm";
 
 /// Images of this machine.
@@ -20,8 +20,8 @@ pub struct Images {
     cache_folder: PathBuf,
 }
 
-/// Files that the image of microVMs is made from; what is missing is found or built.
-pub type MicrovmSources = microvm::Sources;
+/// Files that the microVM image is built from. Missing ones are found or built.
+pub type MicrovmSources = microvm::VmImageSources;
 
 impl Services {
     /// Images of this machine.
@@ -37,16 +37,16 @@ impl Services {
 }
 
 impl Images {
-    /// Builds the base image of containers from Debian packages; gives its name and bytes.
+    /// Builds the base image of containers from Debian packages. Returns its name and its size in bytes.
     pub async fn build_base(
         &self,
         progress: &mut (dyn FnMut(&str) + Send),
     ) -> Result<(String, u64), Failure> {
-        // Before the work, not after it.
+        // Check Docker before the slow build.
         self.docker.probe().await?;
         let folder = &self.cache_folder;
         std::fs::create_dir_all(folder).map_err(|error| {
-            let message = format!("cannot make `{}`: {error}", folder.display());
+            let message = format!("cannot create `{}`: {error}", folder.display());
             Failure::new(FailureKind::Environment, message)
         })?;
         let archive = folder.join("rootfs.tar");
@@ -55,28 +55,28 @@ impl Images {
         Ok((image.name, image.bytes))
     }
 
-    /// Prepares another image for containers; gives its name.
+    /// Prepares another image for containers, and returns its name.
     pub async fn prepare(&self, image: &str) -> Result<String, Failure> {
         Ok(self.docker.make_ready(image).await?)
     }
 
-    /// Builds the image of microVMs.
+    /// Builds the microVM image.
     pub async fn build_microvm(
         &self,
         sources: MicrovmSources,
         progress: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<microvm::ImageInfo, Failure> {
+    ) -> Result<microvm::VmImageInfo, Failure> {
         Ok(self.microvm.build_image(sources, progress).await?)
     }
 
-    /// What microVMs still need besides their image.
+    /// Failure if something other than the image is missing to start microVMs.
     pub fn missing_for_microvm(&self) -> Option<Failure> {
         self.microvm.is_ready().err().map(Failure::from)
     }
 
-    /// All images, and why those of containers are not among them.
-    pub async fn list(&self) -> Result<(Vec<ImageInfo>, Option<String>), Failure> {
-        let own = self.microvm.image().map(|image| ImageInfo {
+    /// All images, and why container images are missing from the list, if they are.
+    pub async fn list(&self) -> Result<(Vec<DockerImageInfo>, Option<String>), Failure> {
+        let own = self.microvm.image().map(|image| DockerImageInfo {
             name: MICROVM.to_owned(),
             id: image.digest,
             bytes: image.bytes,
@@ -102,7 +102,7 @@ impl Images {
         if self.microvm.remove_image()? {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::Usage, "there is no image for machines")
-            .hint("`assize image ls` shows those there are"))
+        Err(Failure::new(FailureKind::Usage, "there is no microVM image")
+            .hint("`assize image ls` lists all images"))
     }
 }

@@ -1,7 +1,7 @@
 //! Services of a process: builds stores, models, sandboxes and runners from the settings, and starts runs of any kind.
 //!
-//! The doors (command line, HTTP and MCP) parse a request, call [`Services`] or a job's own crate, and render. Nothing
-//! here prints or reads the environment: both are passed in.
+//! The front ends (command line, HTTP and MCP) parse a request, call [`Services`] or a job's own crate, and show the
+//! result. This crate does not print or read the environment: both are passed in.
 
 pub mod ask;
 pub mod attack;
@@ -16,43 +16,43 @@ mod stores;
 use std::fmt;
 use std::sync::Arc;
 
-use assize_cluster::{Abilities, Member, NodeRole, needed_labels};
+use assize_cluster::{Capabilities, ClusterClient, NodeRole, needed_labels};
 use assize_config::{Environment, SettingKey, Settings};
 use assize_draft::work::WorkRequest;
-use assize_draft::work::rehearsal::Line;
+use assize_draft::work::rehearsal::ScriptedAnswer;
 use assize_gateway::choice::caps;
-use assize_gateway::{Pacers, Providers, Recital, Script};
+use assize_gateway::{PreparedAnswer, PreparedAnswers, Providers, RateLimiters};
 use assize_llm::ModelError;
 use assize_run::{IdempotencyKey, Placement, Role, Runner, Store};
-use assize_sandbox::{Sandboxes, SharedBackends};
+use assize_sandbox::{SandboxFactory, SharedBackends};
 use assize_types::{Failure, FailureKind, Reporter};
-use assize_worker::{ClusterDebates, FarPacer, node};
+use assize_worker::{ClusterDebates, ClusterRateLimiter, node};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use assize_cluster::labels;
-pub use assize_gateway::Tape;
-pub use assize_worker::{Offer, PARALLEL, Worker, live, status};
+pub use assize_gateway::CassetteChoice;
+pub use assize_worker::{PARALLEL, Worker, WorkerOffer, live, status};
 pub use runs::settings_of_run;
 
-/// What a process starts runs with: the settings, what is shared between its runs, and the cluster it is a member of.
+/// Services for starting runs: the settings, the resources that all runs of the process share, and its cluster.
 #[derive(Clone)]
 pub struct Services {
     pub settings: Arc<Settings>,
     pub environment: Arc<Environment>,
     pub reporter: Arc<dyn Reporter>,
     pub role: Role,
-    /// The cluster that this process is a member of.
-    pub member: Option<Arc<Member>>,
-    /// Pacers of all calls of this process.
-    pacers: Pacers,
+    /// The cluster that this process has joined.
+    pub member: Option<Arc<ClusterClient>>,
+    /// Rate limiters of all calls of this process.
+    pacers: RateLimiters,
     /// Backends and warm pools that all runs of a server or a worker share.
     pub shared: Option<Arc<SharedBackends>>,
-    /// Calls that are recorded or replayed.
-    pub tape: Tape,
-    /// Key under which a client asked for the run.
+    /// Cassette to record calls to or replay calls from.
+    pub tape: CassetteChoice,
+    /// Idempotency key of the client's request.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Nothing is sent, only estimated: no key is needed.
+    /// Whether calls are only estimated and not sent, so that no API key is needed.
     pub estimate_only: bool,
 }
 
@@ -67,7 +67,7 @@ const CHANGEABLE: [SettingKey; 3] =
     [SettingKey::BudgetMaxCost, SettingKey::BudgetMaxTokens, SettingKey::SandboxIsolation];
 
 impl Services {
-    /// Services of a command.
+    /// Creates the services of a command.
     pub fn new(
         settings: Settings,
         environment: Environment,
@@ -79,39 +79,38 @@ impl Services {
             reporter,
             role: Role::Command,
             member: None,
-            pacers: Pacers::default(),
+            pacers: RateLimiters::default(),
             shared: None,
-            tape: Tape::None,
+            tape: CassetteChoice::None,
             idempotency_key: None,
             estimate_only: false,
         }
     }
 
-    /// The same, with other settings.
+    /// Copy of these services with other settings.
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Services {
         Services { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Makes this process a member of a cluster: its workers execute runs, and all keep the limits of providers
-    /// together.
-    pub fn join(&mut self, member: Arc<Member>) {
-        let own = member.clone();
-        self.pacers = Pacers::new(Arc::new(move |provider, limits| {
-            Arc::new(FarPacer::new(&own, provider, limits.concurrency))
+    /// Uses a cluster: its workers execute runs, and all its processes share the rate limits of providers.
+    pub fn join(&mut self, member: Arc<ClusterClient>) {
+        let limited_by = member.clone();
+        self.pacers = RateLimiters::new(Arc::new(move |provider, limits| {
+            Arc::new(ClusterRateLimiter::new(&limited_by, provider, limits.concurrency))
         }));
         self.member = Some(member);
     }
 
-    /// Makes all runs of this process share backends and warm pools, of at most so many idle sandboxes.
-    pub fn share_backends(&mut self, most: usize) -> Result<Arc<SharedBackends>, Failure> {
-        let shared = Arc::new(SharedBackends::new(&self.sandboxes(), most)?);
+    /// Makes all runs of this process share backends and warm pools, with at most `max_idle` idle sandboxes.
+    pub fn share_backends(&mut self, max_idle: usize) -> Result<Arc<SharedBackends>, Failure> {
+        let shared = Arc::new(SharedBackends::new(&self.sandboxes(), max_idle)?);
         self.shared = Some(shared.clone());
         Ok(shared)
     }
 
-    pub fn sandboxes(&self) -> Sandboxes {
-        Sandboxes {
+    pub fn sandboxes(&self) -> SandboxFactory {
+        SandboxFactory {
             settings: self.settings.clone(),
             environment: self.environment.clone(),
             shared: self.shared.clone(),
@@ -129,7 +128,7 @@ impl Services {
         }
     }
 
-    /// The runner of all runs in a store.
+    /// Creates the runner for runs in a store.
     pub fn runner(&self, store: &Arc<dyn Store>) -> Result<Runner, Failure> {
         let placement = match &self.member {
             Some(member) if self.role != Role::Worker => Placement::Cluster(member.clone()),
@@ -154,39 +153,39 @@ impl Services {
         })
     }
 
-    /// What the job of a program or an evaluation is planned with.
-    pub fn code<P>(&self, plan: P) -> assize_code::Request<P> {
+    /// Request of a code or evaluation job, with the services it needs.
+    pub fn code<P>(&self, plan: P) -> assize_code::CodeJobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
-        assize_code::Request { plan, providers, sandboxes }
+        assize_code::CodeJobRequest { plan, providers, sandboxes }
     }
 
-    /// What the job of a consultation or a debate is planned with.
-    pub fn consult<P>(&self, plan: P) -> assize_consult::Request<P> {
+    /// Request of a consultation or debate job, with the services it needs.
+    pub fn consult<P>(&self, plan: P) -> assize_consult::JobRequest<P> {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         let remote = self.member.as_ref().map(|member| {
             let remote: Arc<dyn assize_consult::RemoteDebates> =
                 Arc::new(ClusterDebates(member.clone()));
             remote
         });
-        assize_consult::Request { plan, providers, sandboxes, remote }
+        assize_consult::JobRequest { plan, providers, sandboxes, remote }
     }
 
-    /// What the job of file edits is planned with.
+    /// Request of a job that edits files, with the services it needs.
     pub fn work(&self, plan: assize_draft::work::WorkPlan, store: &Arc<dyn Store>) -> WorkRequest {
         let (providers, sandboxes) = (self.providers(), self.sandboxes());
         WorkRequest { plan, providers, sandboxes, store: store.clone() }
     }
 
-    /// Joins a cluster as a worker, and finds out what can be done here.
-    pub async fn worker(mut self, offer: &Offer) -> Result<Worker, Failure> {
+    /// Joins the cluster as a worker, and checks which sandboxes work on this machine.
+    pub async fn worker(mut self, offer: &WorkerOffer) -> Result<Worker, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_none() {
-            let message = "a worker works for a cluster, and none is named";
+            let message = "cannot start a worker: no cluster is configured";
             return Err(Failure::new(FailureKind::Usage, message)
-                .hint("name its servers: `--cluster nats://a,b,c`"));
+                .hint("specify its servers: `--cluster nats://a,b,c`"));
         }
         let isolations = self.sandboxes().available().await?;
-        let (member, _) = Member::join(&self.settings, &self.environment, None).await?;
+        let (member, _) = ClusterClient::join(&self.settings, &self.environment, None).await?;
         self.role = Role::Worker;
         self.join(member.clone());
         self.share_backends(offer.slots as usize)?;
@@ -196,32 +195,32 @@ impl Services {
 }
 
 impl Services {
-    /// Tells the other members of the cluster that this process is a server, until the handle is dropped.
+    /// Announces this process to the cluster as a server, until the handle is dropped.
     pub async fn announce_server(&self) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
         let Some(member) = &self.member else { return Ok(None) };
-        let node = node(member, NodeRole::Server, 0, Abilities::default());
+        let node = node(member, NodeRole::Server, 0, Capabilities::default());
         let announced = member.cluster.announce(watch::Sender::new(node).subscribe()).await?;
         Ok(Some(announced))
     }
 }
 
-/// What the rehearsal model knows by heart.
-fn script() -> Script {
+/// Prepared answers of the rehearsal model, by request.
+fn script() -> PreparedAnswers {
     Arc::new(|request| {
-        let words = |known: Result<String, ModelError>| known.map(Recital::from);
+        let from_text = |answer: Result<String, ModelError>| answer.map(PreparedAnswer::from);
         assize_code::rehearsal::answer(request)
             .or_else(|| assize_consult::rehearsal::answer(request))
-            .map(words)
-            .or_else(|| assize_draft::work::rehearsal::answer(request).map(recited))
+            .map(from_text)
+            .or_else(|| assize_draft::work::rehearsal::answer(request).map(from_line))
     })
 }
 
-/// What the rehearsal model knows of drafting.
-fn recited(known: Result<Line, ModelError>) -> Result<Recital, ModelError> {
-    known.map(|line| match line {
-        Line::Words(text) => text.into(),
-        Line::Call(name, arguments) => {
-            Recital { text: String::new(), calls: vec![(name.to_owned(), arguments)] }
+/// Converts a prepared answer of a draft worker: text or a tool call.
+fn from_line(answer: Result<ScriptedAnswer, ModelError>) -> Result<PreparedAnswer, ModelError> {
+    answer.map(|line| match line {
+        ScriptedAnswer::Words(text) => text.into(),
+        ScriptedAnswer::Call(name, arguments) => {
+            PreparedAnswer { text: String::new(), calls: vec![(name.to_owned(), arguments)] }
         }
     })
 }

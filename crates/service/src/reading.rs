@@ -1,8 +1,8 @@
-//! Runs as they are shown: descriptions, records, events and whole exports.
+//! JSON views of runs: descriptions, records, events and whole exports.
 
 use assize_config::{REHEARSAL, REHEARSAL_LABEL};
 use assize_debate::conversation_logs;
-use assize_graph::{Key, Outcome, Record};
+use assize_graph::{EffectKey, EffectOutcome, EffectRecord};
 use assize_run::{EventQuery, LeaseHolder, Run, RunInput, RunKind, RunState, Store};
 use assize_types::{Failure, Fingerprint};
 use base64::Engine;
@@ -11,14 +11,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Whether any of its answers is, or would be, a rehearsal.
+/// Whether any answer of a run comes, or would come, from the rehearsal model.
 pub fn is_rehearsal(run: &Run) -> bool {
     let spent = run.result.as_ref().map(|result| &result["spent"]["rehearsal"]);
     RunInput::of(run).is_ok_and(|input| input.provider == REHEARSAL)
         || spent == Some(&Value::Bool(true))
 }
 
-/// A run as one object, with what is not in the store: whether somebody still works on it.
+/// JSON object of a run. Status and holder depend on whether the lease holder is alive.
 pub fn described(run: &Run) -> Value {
     let mut value = json!(run);
     if is_rehearsal(run) {
@@ -29,11 +29,11 @@ pub fn described(run: &Run) -> Value {
     value
 }
 
-/// Journal record as it is shown, with its outcome as JSON.
+/// View of a journal record, with its outcome as JSON.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RecordView {
     #[schemars(with = "String")]
-    key: Key,
+    key: EffectKey,
     request: Fingerprint,
     #[serde(flatten)]
     outcome: RecordOutcome,
@@ -46,21 +46,21 @@ enum RecordOutcome {
     Failed(Value),
 }
 
-/// What was asked and answered in a run, in order.
-pub fn records(records: &[Record]) -> Vec<RecordView> {
+/// Views of journal records, in the same order.
+pub fn records(records: &[EffectRecord]) -> Vec<RecordView> {
     let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-    let record = |record: &Record| RecordView {
+    let record = |record: &EffectRecord| RecordView {
         key: record.key.clone(),
         request: record.request,
         outcome: match &record.outcome {
-            Outcome::Done(text) => RecordOutcome::Done(read(text)),
-            Outcome::Failed(text) => RecordOutcome::Failed(read(text)),
+            EffectOutcome::Done(text) => RecordOutcome::Done(read(text)),
+            EffectOutcome::Failed(text) => RecordOutcome::Failed(read(text)),
         },
     };
     records.iter().map(record).collect()
 }
 
-/// All that is kept of a run, as one object.
+/// Exports everything stored of a run, as one JSON object.
 pub async fn export(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
     let records = store.records(&run.id).await?;
     let mut artifacts = serde_json::Map::new();
@@ -88,14 +88,14 @@ pub async fn export(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// What happened in a run, event by event, as one list.
+/// Events of a run as a JSON list, each with its payload merged into one object.
 pub async fn status_updates(store: &dyn Store, run: &Run) -> Result<Value, Failure> {
-    let told = store.events(EventQuery::of_run(run)).await?.into_iter().map(|event| {
+    let updates = store.events(EventQuery::of_run(run)).await?.into_iter().map(|event| {
         let mut update = json!({"event": event.name});
         for (name, value) in event.payload.as_object().into_iter().flatten() {
             update[name] = value.clone();
         }
         update
     });
-    Ok(told.collect())
+    Ok(updates.collect())
 }

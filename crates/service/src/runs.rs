@@ -1,4 +1,4 @@
-//! Runs of any kind: resumed with the settings that they were started with.
+//! Resumes runs of any kind with the settings that they were started with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use assize_consult::{ConsultJob, ConsultPlan, DebateJob, DebatePlan};
 use assize_draft::work::{WorkJob, WorkPlan};
 use assize_run::{AnyTrial, ResumeRequest, Run, RunInput, RunKind, Store, find};
 use assize_types::Failure;
-use assize_worker::Resume;
+use assize_worker::ResumeRuns;
 use async_trait::async_trait;
 
 use crate::Services;
 
 impl Services {
-    /// Resumes a run of any kind; of an evaluation, so many problems are solved at once.
+    /// Resumes a run of any kind. `parallel` is the number of problems that an evaluation solves at once.
     pub async fn resume(
         &self,
         request: &ResumeRequest,
@@ -52,7 +52,7 @@ impl Services {
 }
 
 #[async_trait]
-impl Resume for Services {
+impl ResumeRuns for Services {
     async fn resume(
         &self,
         request: &ResumeRequest,
@@ -65,25 +65,25 @@ impl Resume for Services {
             None => None,
         };
         let store = store.ok_or_else(|| {
-            let message = "this process is not a member of a cluster";
+            let message = "this process has not joined a cluster";
             Failure::new(assize_types::FailureKind::Internal, message)
         })?;
         Services::resume(&services, request, &store, parallel).await
     }
 }
 
-/// The settings, with the provider, model and isolation that a run was started with, unless others are requested now.
+/// Settings with the provider, model and isolation that a run was started with, unless others are requested now.
 pub fn settings_of_run(settings: &Settings, run: &Run) -> Result<Settings, Failure> {
     let RunInput { provider, model, isolation, .. } = RunInput::of(run)?;
-    let mut before = Vec::new();
+    let mut earlier = Vec::new();
     if settings.sandbox.isolation.requested().is_none() {
-        before.extend(isolation.map(|isolation| (SettingKey::SandboxIsolation, isolation)));
+        earlier.extend(isolation.map(|isolation| (SettingKey::SandboxIsolation, isolation)));
     }
     let is_known = provider.parse::<ProviderName>().is_ok();
     if is_known && settings.general.provider.requested().is_none() {
         let is_free = provider != REHEARSAL && settings.general.model.requested().is_none();
-        before.extend(is_free.then_some((SettingKey::Model, model)));
-        before.push((SettingKey::Provider, provider));
+        earlier.extend(is_free.then_some((SettingKey::Model, model)));
+        earlier.push((SettingKey::Provider, provider));
     }
-    settings.with_request(&before)
+    settings.with_request(&earlier)
 }

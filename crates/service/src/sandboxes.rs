@@ -1,6 +1,6 @@
-//! Sandboxes with a name, which stay until they expire or are removed.
+//! Named sandboxes, which exist until they expire or are removed.
 //!
-//! A sandbox lives as long as the process that holds it; other processes reach it there by its name.
+//! A named sandbox lives as long as the process that created it. Other processes connect to it by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_code::Language;
-use assize_config::{Environment, Isolation, Limits};
+use assize_config::{Environment, Isolation, SandboxLimits};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Cause, Command, Key, Manager, Running, Sandbox, SandboxError, Spec, WORKSPACE,
+    GuestFailureCause, ProgramCommand, ProgramHandle, Sandbox, SandboxError, SandboxKey,
+    SandboxManager, SandboxSpec, WORKSPACE,
 };
 use assize_types::Failure;
 
 use crate::Services;
-use crate::files::{self, Put, Taken};
+use crate::files::{self, CopiedIn, CopiedOut};
 
-pub use assize_sandbox::Record;
+pub use assize_sandbox::SandboxRecord;
 
-/// A sandbox that is to be created.
+/// A named sandbox to be created.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
     pub name: String,
@@ -30,30 +31,31 @@ pub struct NewSandbox {
     pub time_to_live: Duration,
 }
 
-/// What a sandbox would be that is created now.
+/// Preview of a sandbox that would be created now.
 #[derive(Debug)]
-pub struct Prospect {
+pub struct SandboxPreview {
     pub isolation: Isolation,
+    /// Why this isolation is used.
     pub why: String,
-    /// Whether such a sandbox has this name already.
+    /// Whether an equal sandbox with this name exists already.
     pub exists: bool,
 }
 
-/// A sandbox that this process holds.
+/// A named sandbox that belongs to this process.
 #[derive(Debug)]
-pub struct HeldSandbox(Manager);
+pub struct OwnedSandbox(SandboxManager);
 
-/// Sandboxes of this machine that have a name, whichever process holds them.
+/// Named sandboxes of this machine, of all processes.
 #[derive(Debug)]
 pub struct NamedSandboxes {
-    manager: Manager,
+    manager: SandboxManager,
     environment: Arc<Environment>,
 }
 
-/// A program that is to be run in a sandbox.
+/// A program to be run in a sandbox.
 #[derive(Debug)]
-pub struct Program {
-    /// Its name, and its arguments.
+pub struct SandboxProgram {
+    /// Name of the program, and its arguments.
     pub words: Vec<String>,
     pub cwd: Option<String>,
     pub env: Vec<(String, String)>,
@@ -61,16 +63,16 @@ pub struct Program {
 }
 
 impl Services {
-    /// Sandboxes of this machine that have a name.
+    /// Opens the named sandboxes of this machine.
     pub async fn named_sandboxes(&self) -> Result<NamedSandboxes, Failure> {
-        // A manager that makes nothing, and reaches what others made.
+        // This manager creates no sandboxes; it only connects to those of other processes.
         let manager = self.sandboxes().manager(Arc::new(Jail::new(Vec::new()))).await?;
         Ok(NamedSandboxes { manager, environment: self.environment.clone() })
     }
 
-    /// Looks at what a sandbox would be, before a process is started that holds it.
-    pub async fn look_at(&self, new: &NewSandbox) -> Result<Prospect, Failure> {
-        let key = Key::new(None, &new.name)?;
+    /// Previews a named sandbox, before the process is started that creates it.
+    pub async fn look_at(&self, new: &NewSandbox) -> Result<SandboxPreview, Failure> {
+        let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
         let spec = sandboxes.spec(new.image.clone())?;
         let chosen = sandboxes.choose(&[]).await?;
@@ -80,14 +82,14 @@ impl Services {
         if found.is_some_and(|found| !found.is(&spec, isolation)) {
             return Err(SandboxError::Different(new.name.clone()).into());
         }
-        Ok(Prospect { isolation, why: chosen.why, exists: found.is_some() })
+        Ok(SandboxPreview { isolation, why: chosen.why, exists: found.is_some() })
     }
 
-    /// Makes a sandbox that this process holds.
-    pub async fn hold(&self, new: NewSandbox) -> Result<HeldSandbox, Failure> {
-        let key = Key::new(None, &new.name)?;
+    /// Creates a named sandbox that belongs to this process.
+    pub async fn hold(&self, new: NewSandbox) -> Result<OwnedSandbox, Failure> {
+        let key = SandboxKey::new(None, &new.name)?;
         let sandboxes = self.sandboxes();
-        let spec = Spec {
+        let spec = SandboxSpec {
             labels: new.labels,
             region: new.region,
             time_to_live: Some(new.time_to_live),
@@ -96,51 +98,52 @@ impl Services {
         let chosen = sandboxes.choose(&Language::ALL).await?;
         let manager = sandboxes.manager(chosen.backend).await?;
         manager.create_if_not_exists(&key, spec).await?;
-        Ok(HeldSandbox(manager))
+        Ok(OwnedSandbox(manager))
     }
 }
 
-impl HeldSandbox {
-    /// Waits until it has expired or was removed.
+impl OwnedSandbox {
+    /// Waits until the sandbox has expired or was removed.
     pub async fn until_gone(&self) {
         self.0.until_empty().await;
     }
 
-    /// Ends it.
+    /// Removes the sandbox.
     pub async fn close(&self) {
         self.0.close().await;
     }
 }
 
 impl NamedSandboxes {
-    /// Those that have all of these labels.
-    pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<Record>, Failure> {
+    /// Lists sandboxes that have all of these labels.
+    pub fn list(&self, labels: &BTreeMap<String, String>) -> Result<Vec<SandboxRecord>, Failure> {
         Ok(self.manager.list(labels)?)
     }
 
-    /// Removes one, of a run or made by hand.
+    /// Removes a sandbox, of a run or created by a user.
     pub async fn remove(&self, run: Option<&str>, name: &str) -> Result<(), Failure> {
-        match self.manager.delete(&Key::new(run, name)?).await? {
+        match self.manager.delete(&SandboxKey::new(run, name)?).await? {
             true => Ok(()),
             false => Err(SandboxError::NotFound(name.to_owned()).into()),
         }
     }
 
     async fn get(&self, run: Option<&str>, name: &str) -> Result<Sandbox, Failure> {
-        let found = self.manager.get(&Key::new(run, name)?).await?;
+        let found = self.manager.get(&SandboxKey::new(run, name)?).await?;
         found.ok_or_else(|| SandboxError::NotFound(name.to_owned()).into())
     }
 
-    /// Starts a program in one; gives the limits that apply to the program, too.
+    /// Starts a program in a sandbox. Also returns the limits that apply to the program.
     pub async fn exec(
         &self,
         run: Option<&str>,
         name: &str,
-        program: Program,
-    ) -> Result<(Running, Limits), Failure> {
+        program: SandboxProgram,
+    ) -> Result<(ProgramHandle, SandboxLimits), Failure> {
         let sandbox = self.get(run, name).await?;
         let mut words = program.words.into_iter();
-        let mut command = Command::new(words.next().unwrap_or_default()).args(words).stdin(true);
+        let mut command =
+            ProgramCommand::new(words.next().unwrap_or_default()).args(words).stdin(true);
         command.cwd = program.cwd;
         command.env.extend(program.env);
         command.wall = program.timeout;
@@ -149,13 +152,13 @@ impl NamedSandboxes {
         Ok((sandbox.exec(command).await?, limits))
     }
 
-    /// Copies a file or folder of this machine into one. `from` is the path as the user typed it.
+    /// Copies a file or folder of this machine into a sandbox. `from` is the path as the user typed it.
     pub async fn copy_in(
         &self,
         run: Option<&str>,
         from: &Path,
         (name, to): (&str, &str),
-    ) -> Result<Put, Failure> {
+    ) -> Result<CopiedIn, Failure> {
         let sandbox = self.get(run, name).await?;
         let mut to = below_workspace(to);
         if to.ends_with('/') || sandbox.list(&to).await.is_ok() {
@@ -166,13 +169,13 @@ impl NamedSandboxes {
         files::put(&sandbox, from, &to, &self.environment).await
     }
 
-    /// Copies a file or folder of one to this machine.
+    /// Copies a file or folder of a sandbox to this machine.
     pub async fn copy_out(
         &self,
         run: Option<&str>,
         (name, from): (&str, &str),
         to: &Path,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<CopiedOut, Failure> {
         let sandbox = self.get(run, name).await?;
         let from = below_workspace(from);
         let to = match Path::new(&from).file_name() {
@@ -180,9 +183,10 @@ impl NamedSandboxes {
             _ => to.to_owned(),
         };
         match sandbox.read(&from, sandbox.spec().limits.disk).await {
-            Ok(bytes) => files::write(&to, &bytes).map(|()| Taken::default()),
+            Ok(bytes) => files::write(&to, &bytes).map(|()| CopiedOut::default()),
             Err(error)
-                if error.cause() == Some(Cause::WrongKind) && sandbox.list(&from).await.is_ok() =>
+                if error.cause() == Some(GuestFailureCause::WrongKind)
+                    && sandbox.list(&from).await.is_ok() =>
             {
                 let from = from.trim_end_matches('/');
                 files::take(&sandbox, from, &to, &BTreeSet::new(), &self.environment).await
@@ -192,7 +196,7 @@ impl NamedSandboxes {
     }
 }
 
-/// A path in a sandbox: below its working folder, unless it is absolute.
+/// Absolute path in a sandbox. Relative paths are below the working folder.
 fn below_workspace(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("{WORKSPACE}/{path}") }
 }

@@ -1,18 +1,18 @@
-//! Stores, by the settings: the SQLite file of this machine, or the cluster.
+//! Opens the store of the settings: the SQLite file of this machine, or the cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_cluster::{Member, patience};
+use assize_cluster::{ClusterClient, patience};
 use assize_run::{Store, StoreError};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_types::Failure;
-use assize_worker::status::Status;
+use assize_worker::status::ClusterStatus;
 
 use crate::Services;
 
 impl Services {
-    /// Path of the SQLite store, by the settings.
+    /// Path of the SQLite store, from the settings.
     pub fn store_path(&self) -> PathBuf {
         let environment = &self.environment;
         match self.settings.store.path.as_deref() {
@@ -24,8 +24,8 @@ impl Services {
         }
     }
 
-    /// Opens the store to write, and creates it if need be; in a cluster, workers execute the runs in it. `safe` says
-    /// that what is written must outlive a power cut, whatever the settings say of the rest.
+    /// Opens the store for writing, and creates it if needed. In a cluster, workers execute its runs. With `safe`,
+    /// writes survive a power failure even if the settings ask for less.
     pub async fn open_store(&mut self, safe: bool) -> Result<Arc<dyn Store>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -34,23 +34,23 @@ impl Services {
             return Ok(store);
         }
         let durability = match *self.settings.store.durability {
-            assize_config::Durability::ProcessCrash if !safe => Durability::ProcessCrash,
+            assize_config::StoreDurability::ProcessCrash if !safe => Durability::ProcessCrash,
             _ => Durability::PowerLoss,
         };
         Ok(Arc::new(SqliteStore::open(&self.store_path(), Access::Write(durability))?))
     }
 
-    /// Opens the store of a server, which waits for the servers of its cluster however long it takes.
+    /// Opens the store of an assize server, which waits for the NATS servers of its cluster indefinitely.
     pub async fn open_server_store(&mut self) -> Result<Arc<dyn Store>, Failure> {
         if self.settings.cluster.servers.is_none() {
             return self.open_store(true).await;
         }
-        let (member, store) = Member::join(&self.settings, &self.environment, None).await?;
+        let (member, store) = ClusterClient::join(&self.settings, &self.environment, None).await?;
         self.join(member);
         Ok(store)
     }
 
-    /// Opens the store to read; `None` where nothing was ever kept.
+    /// Opens the store for reading; `None` if nothing was ever stored.
     pub async fn open_store_to_read(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
         self.settings.refuse_withheld()?;
         if self.settings.cluster.servers.is_some() {
@@ -67,14 +67,14 @@ impl Services {
         }
     }
 
-    /// State of the cluster that the settings name.
-    pub async fn cluster_status(&self) -> Result<Status, Failure> {
+    /// Status of the configured cluster.
+    pub async fn cluster_status(&self) -> Result<ClusterStatus, Failure> {
         let (member, store) = self.join_with_patience().await?;
-        Status::of(&member, &*store).await
+        ClusterStatus::of(&member, &*store).await
     }
 
-    async fn join_with_patience(&self) -> Result<(Arc<Member>, Arc<dyn Store>), Failure> {
+    async fn join_with_patience(&self) -> Result<(Arc<ClusterClient>, Arc<dyn Store>), Failure> {
         let Services { settings, environment, .. } = self;
-        Member::join(settings, environment, Some(patience(settings))).await
+        ClusterClient::join(settings, environment, Some(patience(settings))).await
     }
 }

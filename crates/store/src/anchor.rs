@@ -1,5 +1,5 @@
-//! Signed heads of the audit log. A head that is kept elsewhere shows later that store and log were rolled back together,
-//! which the chain of hashes alone cannot show.
+//! Signed heads of the audit log. A head that is stored elsewhere reveals later that store and log were rolled back
+//! together, which the hash chain alone cannot reveal.
 
 use std::fmt;
 use std::io::{ErrorKind, Write as _};
@@ -15,50 +15,50 @@ use jiff::Timestamp;
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-/// The first word of a head: what it is, and the version of its form.
+/// First word of a head, with the version of its format.
 const LABEL: &str = "assize-audit-head-1";
 
-/// Stands before a public key.
+/// Prefix of a public key.
 const ALGORITHM: &str = "ed25519:";
 
-/// Head of the audit log at a time, signed. As text it is one line:
-/// `assize-audit-head-1 ENTRY HASH TIME ed25519:KEY SIGNATURE`. The signature is of all that stands before it.
+/// Signed head of the audit log at a point in time. Its text form is one line:
+/// `assize-audit-head-1 ENTRY HASH TIME ed25519:KEY SIGNATURE`. The signature covers the text before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedHead {
     /// Number of the last entry; 0 for an empty log.
     pub entry: u64,
     /// Hash of that entry; zeros for an empty log.
     pub hash: Fingerprint,
-    /// When it was signed.
+    /// Time of the signature.
     pub at: Timestamp,
-    /// Public key that signed it.
+    /// Public key of the signer.
     key: [u8; 32],
     signature: [u8; 64],
 }
 
-/// Why a head cannot be read.
+/// Error for a text that is not a valid head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a head is a line that `assize audit head` printed: `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`"
+    "invalid head: expected a line of `assize audit head`: `{LABEL} ENTRY HASH TIME {ALGORITHM}KEY SIGNATURE`"
 )]
 pub struct InvalidHead;
 
-/// What a head shows to be wrong.
+/// Error of a check against a signed head.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    #[error("the signature of the head of entry {entry} is wrong: the line was changed")]
+    #[error("invalid signature on the head of entry {entry}: the line was changed")]
     WrongSignature { entry: u64 },
     #[error(
-        "the head of entry {entry} was signed with another key: {signed}; the key here is {known}"
+        "the head of entry {entry} was signed with another key: {signed}; the local key is {known}"
     )]
     OtherKey { entry: u64, signed: String, known: String },
-    #[error("the log was rolled back: it ends at entry {last}, and the head is of entry {entry}")]
+    #[error("the log was rolled back: it ends at entry {last}, but the head is of entry {entry}")]
     Shorter { entry: u64, last: u64 },
-    #[error("the log was rewritten: entry {entry} has another hash than the head")]
+    #[error("the log was rewritten: the hash of entry {entry} differs from the head")]
     OtherHash { entry: u64 },
 }
 
-/// Why there is no key to sign with or to compare.
+/// Error of reading or creating the signing key.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadKeyError {
     #[error("cannot use the key `{path}`", path = .path.display())]
@@ -67,12 +67,12 @@ pub enum HeadKeyError {
     Exposed { path: PathBuf, mode: u32 },
     #[error("`{path}` is not an Ed25519 key of assize", path = .path.display())]
     Invalid { path: PathBuf },
-    #[error("cannot create a key: the system has no random numbers")]
+    #[error("cannot create a key: the system's random number generator failed")]
     NoRandomNumbers,
 }
 
 impl SignedHead {
-    /// Checks who signed it: the line is as it was signed, with this key.
+    /// Verifies the signature, and that the known key made it.
     pub fn check_signature(&self, known: Option<&HeadKey>) -> Result<(), HeadError> {
         let entry = self.entry;
         let signed = UnparsedPublicKey::new(&ED25519, &self.key);
@@ -93,7 +93,7 @@ impl SignedHead {
     }
 }
 
-/// Checks that an entry is still in a log, oldest entry first, with its hash.
+/// Checks that a log, oldest entry first, still contains an entry with this hash.
 pub fn check_head(log: &[AuditEntry], entry: u64, hash: Fingerprint) -> Result<(), HeadError> {
     let found = match entry {
         0 => Some(Fingerprint::NONE),
@@ -106,7 +106,7 @@ pub fn check_head(log: &[AuditEntry], entry: u64, hash: Fingerprint) -> Result<(
     }
 }
 
-/// A public key as it is shown.
+/// Text form of a public key.
 fn shown(key: &[u8; 32]) -> String {
     format!("{ALGORITHM}{}", BASE64.encode(key))
 }
@@ -135,7 +135,7 @@ impl FromStr for SignedHead {
     }
 }
 
-/// Key pair that signs heads of the audit log, kept in a file that only its owner can read.
+/// Key pair that signs heads of the audit log, stored in a file that only its owner can read.
 #[derive(Debug)]
 pub struct HeadKey(Ed25519KeyPair);
 
@@ -160,8 +160,8 @@ impl HeadKey {
             .map_err(|_| HeadKeyError::Invalid { path: path.to_owned() })
     }
 
-    /// Reads the key from a file, which is created with a new key if it is not there. Of several processes that create
-    /// it at once, all get the same key.
+    /// Reads the key from a file, or creates the file with a new key. Processes that create it concurrently all get the
+    /// same key.
     pub fn read_or_create(path: &Path) -> Result<HeadKey, HeadKeyError> {
         if let Some(key) = HeadKey::read(path)? {
             return Ok(key);
@@ -171,7 +171,7 @@ impl HeadKey {
         let write = || -> std::io::Result<()> {
             let folder = path.parent().unwrap_or(Path::new("."));
             std::fs::create_dir_all(folder)?;
-            // Made for its owner alone, and linked to its name once it is whole.
+            // Created with mode 0600, and linked to its final name only when complete.
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(document.as_ref())?;
             file.as_file().sync_all()?;
@@ -193,7 +193,6 @@ impl HeadKey {
         head
     }
 
-    /// The public key.
     fn public(&self) -> [u8; 32] {
         let mut key = [0; 32];
         key.copy_from_slice(self.0.public_key().as_ref());
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
     use assize_run::NewAuditEntry;
 
-    /// A log of so many entries.
+    /// A log of `count` entries.
     fn log(count: u64, actor: &str) -> Vec<AuditEntry> {
         let mut log: Vec<AuditEntry> = Vec::new();
         for id in 1..=count {
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn head_survives_as_text_and_shows_every_change_of_it() {
+    fn head_parses_from_its_text_and_any_changed_character_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let key = key(&folder, "key");
         let last = log(12, "ann").pop().unwrap();
@@ -235,7 +234,7 @@ mod tests {
         assert!(line.contains(" 2023-11-14T22:13:20Z ed25519:"), "{line}");
         assert_eq!(line.parse(), Ok(head.clone()));
         assert_eq!(format!("  {line}\r\n").parse(), Ok(head));
-        // Each character of it is signed, or is the signature.
+        // Every character is either signed or part of the signature.
         let mut refused = 0;
         for index in 0..line.len() {
             let mut bytes = line.clone().into_bytes();
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn head_of_another_key_is_told_apart() {
+    fn head_signed_with_another_key_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (key(&folder, "ours"), key(&folder, "theirs"));
         let head = theirs.sign(0, Fingerprint::NONE, Timestamp::UNIX_EPOCH);
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_and_rewritten_logs_do_not_hold_the_head() {
+    fn truncated_and_rewritten_logs_fail_the_head_check() {
         let whole = log(12, "ann");
         let hash = whole[11].hash;
         assert_eq!(check_head(&whole, 12, hash), Ok(()));
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_created_once_for_its_owner_alone() {
+    fn key_file_is_created_once_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/audit-key");
         assert!(HeadKey::read(&path).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Runs in one SQLite file, and signed heads of the audit log.
+//! Store of runs in one SQLite file, and signed heads of the audit log.
 
 mod anchor;
 mod sqlite;

@@ -1,4 +1,4 @@
-//! As much of an HTTP server as it takes to answer, and to fail, on purpose.
+//! Minimal HTTP server that can also fail on purpose.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// Lets threads through one by one, as often as another says.
+/// Semaphore that a test opens step by step for the threads of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Turnstile {
     admitted: Mutex<usize>,
@@ -22,7 +22,7 @@ impl Turnstile {
         self.changed.notify_all();
     }
 
-    /// Lets everyone through from now on.
+    /// Lets all threads pass from now on.
     pub(crate) fn open(&self) {
         self.admit(usize::MAX / 2);
     }
@@ -33,7 +33,7 @@ impl Turnstile {
     }
 }
 
-/// A request as it came over the wire.
+/// A received HTTP request.
 #[derive(Debug, Clone)]
 pub(crate) struct RawRequest {
     pub(crate) method: String,
@@ -42,18 +42,18 @@ pub(crate) struct RawRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// What the server does with a connection.
+/// How the server responds to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// A proper answer; the connection stays open.
+    /// Sends a complete response; the connection stays open.
     Respond { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
-    /// Pieces of a body of unknown length, in order.
+    /// Streams a body of unknown length in pieces.
     Stream {
         headers: Vec<(String, String)>,
         pieces: Vec<Vec<u8>>,
-        /// Before the last of them.
+        /// Delay before the last piece.
         pause: Duration,
-        /// Lets each of them through.
+        /// If set, each piece waits for it.
         by: Option<Arc<Turnstile>>,
         end: StreamEnd,
     },
@@ -66,17 +66,17 @@ pub(crate) enum Action {
 /// How a streamed body ends.
 #[derive(Debug, Clone)]
 pub(crate) enum StreamEnd {
-    /// As it should.
+    /// The body is complete.
     Proper,
-    /// The connection is reset, once the turnstile lets it through.
+    /// The connection is reset as soon as the turnstile permits it.
     Reset(Arc<Turnstile>),
-    /// It never does: the last piece is sent again and again.
+    /// The body never ends: the last piece is repeated.
     Never,
-    /// Nothing more comes, and the connection stays open.
+    /// No more data is sent, but the connection stays open.
     Silence,
 }
 
-/// Serves one connection until it ends, asking `decide` about each request.
+/// Serves one connection until it ends; `decide` chooses the response to each request.
 pub(crate) fn serve(mut stream: TcpStream, decide: impl Fn(RawRequest) -> Action) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
@@ -123,7 +123,7 @@ fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opti
     }
 }
 
-/// The first whole request in `bytes` and its length.
+/// Parses the first complete request in `bytes`; returns it with its length.
 fn parse(bytes: &[u8]) -> Option<(RawRequest, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -175,7 +175,7 @@ fn send_pieces(
             send_chunk(stream, pieces.last().map_or(b" ", |piece| piece))?;
         },
         StreamEnd::Reset(gate) => {
-            // A reset throws away what was sent and not yet read.
+            // A reset discards data that was sent but not yet read by the client.
             gate.pass();
             SockRef::from(&*stream).set_linger(Some(Duration::ZERO))
         }
@@ -188,7 +188,7 @@ fn send_chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {
     stream.write_all(b"\r\n")
 }
 
-/// Reads until the client gives up.
+/// Reads until the client closes the connection.
 fn wait_for_close(stream: &mut TcpStream) {
     let mut sink = [0; 1024];
     while stream.read(&mut sink).is_ok_and(|count| count > 0) {}

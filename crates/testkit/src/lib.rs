@@ -1,14 +1,13 @@
-//! For tests alone: a model provider on loopback that is stricter than the real ones, and real servers of NATS.
+//! Test support: a fake model provider on loopback that is stricter than the real ones, and real NATS servers.
 //!
-//! [`FakeProvider`] speaks real HTTP in each provider's own shapes. It checks every request it gets
-//! (path, key, body, the rules that the provider's documentation states) and remembers what was
-//! wrong; a test fails when it drops a fake that had anything to complain of. It knows nothing of
-//! the code it tests, and can misbehave in every way a server can.
+//! [`FakeProvider`] serves real HTTP in each provider's format. It checks every request (path, key, body, the
+//! documented rules of the provider) and records violations; a test fails when it drops a fake with recorded
+//! violations. The fake shares no code with the tested crates, and can simulate all kinds of server faults.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test helper that cannot go on should stop the test, where it stands"
+    reason = "a test helper that fails should stop the test at once"
 )]
 
 mod fake;
@@ -20,10 +19,11 @@ use std::path::PathBuf;
 pub use nats::NatsServers;
 
 pub use fake::{
-    Answer, AnswerStop, Billed, Captured, FakeProvider, Kind, Latency, PromptCache, Reply, Written,
+    BilledTokens, CapturedRequest, FakeAnswer, FakeKind, FakeProvider, FakeReply, FakeStop,
+    Latency, PromptCache, WrittenPrefixes,
 };
 
-/// Cache folder of assize for the user who runs the tests, where the image of microVMs is.
+/// Assize's cache folder of the user who runs the tests; it contains the microVM image.
 pub fn cache_folder() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);

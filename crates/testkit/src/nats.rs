@@ -1,19 +1,19 @@
-//! Real servers of NATS, on this machine.
+//! Runs real NATS servers on this machine.
 
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Servers that live as long as this.
+/// NATS servers; dropping the value kills them.
 #[derive(Debug)]
 pub struct NatsServers {
-    /// Where they keep everything, and their logs.
+    /// Data and logs of the servers.
     pub folder: TempDir,
-    /// What else they are told.
+    /// Additional command-line arguments.
     arguments: Vec<String>,
     servers: Vec<Option<Child>>,
-    /// For clients, and for each other.
+    /// Ports of each server: for clients, and for cluster routes.
     ports: Vec<(u16, u16)>,
 }
 
@@ -24,7 +24,7 @@ impl NatsServers {
         servers
     }
 
-    /// Of which it is only known where they will be.
+    /// Reserves ports for servers without starting them.
     pub fn unstarted(count: usize) -> NatsServers {
         let folder = TempDir::new().unwrap();
         let ports = (0..count).map(|_| (free_port(), free_port())).collect();
@@ -32,7 +32,7 @@ impl NatsServers {
         NatsServers { folder, arguments: Vec::new(), servers, ports }
     }
 
-    /// One that is told something more.
+    /// Starts one server with additional arguments.
     pub fn start_with(folder: TempDir, arguments: Vec<String>) -> NatsServers {
         let mut servers = NatsServers::unstarted(1);
         (servers.folder, servers.arguments) = (folder, arguments);
@@ -43,7 +43,7 @@ impl NatsServers {
     fn spawn(&self, index: usize) -> Child {
         let folder = self.folder.path().join(index.to_string());
         fs::create_dir_all(&folder).unwrap();
-        let (port, between) = self.ports[index];
+        let (port, route_port) = self.ports[index];
         let mut command = Command::new("nats-server");
         command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(&folder);
         command.args(["-n", &format!("server-{index}")]).args(&self.arguments);
@@ -51,20 +51,20 @@ impl NatsServers {
             let all = self.ports.iter().map(|(_, port)| format!("nats://127.0.0.1:{port}"));
             let all = all.collect::<Vec<_>>().join(",");
             command.args(["--cluster_name", "test", "--routes", &all]);
-            command.args(["--cluster", &format!("nats://127.0.0.1:{between}")]);
+            command.args(["--cluster", &format!("nats://127.0.0.1:{route_port}")]);
         }
         let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         command.spawn().unwrap()
     }
 
-    /// As assize is told it.
+    /// Address for `--cluster`: the client ports of all servers.
     pub fn address(&self) -> String {
         let all = self.ports.iter().map(|(port, _)| format!("127.0.0.1:{port}"));
         format!("nats://{}", all.collect::<Vec<_>>().join(","))
     }
 
-    /// The processes that run.
+    /// Process ids of the running servers.
     pub fn processes(&self) -> Vec<u32> {
         self.servers.iter().flatten().map(Child::id).collect()
     }
@@ -73,14 +73,14 @@ impl NatsServers {
         self.ports.len()
     }
 
-    /// Kills one at once, as a power cut would.
+    /// Kills a server with SIGKILL, to simulate a power loss.
     pub fn kill(&mut self, index: usize) {
         let mut server = self.servers[index].take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
-    /// Starts one that was killed.
+    /// Starts a server that is not running.
     pub fn restart(&mut self, index: usize) {
         assert!(self.servers[index].is_none());
         self.servers[index] = Some(self.spawn(index));
@@ -96,7 +96,7 @@ impl Drop for NatsServers {
     }
 }
 
-/// A port that nobody listens on.
+/// Finds a free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

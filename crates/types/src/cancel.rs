@@ -1,30 +1,30 @@
-//! Cancellation that says why.
+//! Cancellation tokens that carry a reason.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// Why something was cancelled.
+/// Why an operation was cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CancelReason {
     /// The user pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
     /// The process got SIGTERM.
-    #[error("told to end")]
+    #[error("interrupted (SIGTERM)")]
     Terminated,
     /// The process got SIGHUP.
-    #[error("the terminal is gone")]
+    #[error("terminal closed (SIGHUP)")]
     HungUp,
     /// A user cancelled the run.
-    #[error("somebody stopped it")]
+    #[error("cancelled by a user")]
     Stopped,
-    /// The server or worker stops. The run has not ended: it is resumed later.
-    #[error("the server is stopping; it goes on with this when it is started again")]
+    /// The server or worker shuts down. The run has not ended: it is resumed later.
+    #[error("this server or worker is shutting down; the run is resumed later")]
     Paused,
     /// Another worker holds the lease.
-    #[error("somebody else goes on with it")]
+    #[error("another worker took over the lease")]
     LeaseLost,
     #[error("{0}")]
     Other(Cow<'static, str>),
@@ -50,7 +50,7 @@ impl From<CancelReason> for String {
 
 /// A cancellation token that carries the reason it was cancelled for.
 ///
-/// Clones share one fate. [`Cancel::child`] makes one that can be cancelled alone.
+/// Cancelling a clone cancels the original, too. [`Cancel::child`] creates a token that can be cancelled alone.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Shared>);
 
@@ -66,13 +66,13 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Cancels; the first reason given is the one that is kept.
+    /// Cancels the token. Only the first reason given is kept.
     pub fn cancel(&self, reason: impl Into<CancelReason>) {
         let _ = self.0.reason.set(reason.into());
         self.0.token.cancel();
     }
 
-    /// A token that is cancelled with this one, and can also be cancelled without it.
+    /// Creates a token that is cancelled with this one, and can also be cancelled alone.
     pub fn child(&self) -> Cancel {
         let (token, parent) = (self.0.token.child_token(), Some(self.clone()));
         Cancel(Arc::new(Shared { token, reason: OnceLock::new(), parent }))
@@ -82,13 +82,13 @@ impl Cancel {
         self.0.token.is_cancelled()
     }
 
-    /// Waits until cancelled and gives the reason.
+    /// Waits until the token is cancelled, and returns the reason.
     pub async fn cancelled(&self) -> CancelReason {
         self.0.token.cancelled().await;
         self.reason()
     }
 
-    /// Why this was cancelled: its own reason, or that of the one it is a child of.
+    /// Why the token was cancelled: its own reason, or else its parent's.
     pub fn reason(&self) -> CancelReason {
         match (self.0.reason.get(), &self.0.parent) {
             (Some(reason), _) => reason.clone(),
@@ -103,14 +103,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_child_learns_its_parents_reason_and_keeps_its_own() {
+    async fn child_reports_its_own_reason_or_else_its_parents() {
         let parent = Cancel::new();
-        let (one, two) = (parent.child(), parent.child());
-        one.cancel("lost the race");
-        assert!(!parent.is_cancelled() && !two.is_cancelled());
+        let (first, second) = (parent.child(), parent.child());
+        first.cancel("lost the race");
+        assert!(!parent.is_cancelled() && !second.is_cancelled());
         parent.cancel(CancelReason::Interrupted);
         parent.cancel("too late to matter");
-        assert_eq!(one.cancelled().await, CancelReason::from("lost the race"));
-        assert_eq!(two.cancelled().await, CancelReason::Interrupted);
+        assert_eq!(first.cancelled().await, CancelReason::from("lost the race"));
+        assert_eq!(second.cancelled().await, CancelReason::Interrupted);
     }
 }

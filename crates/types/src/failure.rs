@@ -1,4 +1,4 @@
-//! The one error at the edge: what failed, whose matter it is, and what to do about it.
+//! The error type that the command line and the server report: message, kind and hint.
 //!
 //! Each crate implements `From` for its own errors. The command line maps [`FailureKind`] to exit codes, the server to
 //! HTTP statuses.
@@ -8,31 +8,31 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Whose matter a failure is; decides exit codes and statuses.
+/// Category of a failure. It determines the exit code and the HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// We did what was asked, and the outcome is no.
+    /// The operation completed with a negative verdict.
     Verdict,
-    /// The command or its input cannot be used.
+    /// The command or its input is invalid.
     Usage,
-    /// A setting, a key or a model's name is wrong.
+    /// A setting, a key or a model name is invalid.
     Settings,
-    /// A provider, the network or the disk failed us.
+    /// A provider, the network or the disk failed.
     Environment,
-    /// The user's own budget is reached.
+    /// The budget that the user set is used up.
     Budget,
-    /// A fault of ours.
+    /// A bug in assize.
     Internal,
-    /// No sandbox could be made, or it broke.
+    /// A sandbox could not be created, or it broke.
     Sandbox,
-    /// The user stopped it.
+    /// The user interrupted or cancelled the operation.
     Interrupted,
-    /// Whoever read our output has gone; there is nobody to be told.
+    /// The reader of our output closed it (broken pipe), so nothing can be printed.
     Unread,
 }
 
-/// Something that ends what was asked for.
+/// An error that ends a command or a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
@@ -45,7 +45,7 @@ impl Failure {
         Failure { kind, message: message.into(), hint: None }
     }
 
-    /// The same, said of something larger.
+    /// Prefixes the message with `what`: the larger operation or object that failed.
     pub fn within(mut self, what: &str) -> Failure {
         self.message = format!("{what}: {}", self.message);
         self
@@ -60,26 +60,26 @@ impl Failure {
         self
     }
 
-    /// The same, with a hint if there is one.
+    /// Sets or clears the hint.
     #[must_use]
     pub fn maybe_hint(mut self, hint: Option<&str>) -> Failure {
         self.hint = hint.map(str::to_owned);
         self
     }
 
-    /// What to do about it.
+    /// The hint: what the user can do about the failure.
     pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The same, with details on the lines after its message.
+    /// Appends details on the lines after the message.
     #[must_use]
     pub fn with_detail(mut self, detail: &str) -> Failure {
         self.message = format!("{}\n{detail}", self.message);
         self
     }
 
-    /// A failure told by an error and all its causes.
+    /// Creates a failure whose message is the error followed by all its causes.
     pub fn from_error(kind: FailureKind, error: &dyn Error) -> Failure {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -90,7 +90,7 @@ impl Failure {
         Failure::new(kind, message)
     }
 
-    /// The words of the deepest cause of an error, which is where HTTP libraries keep the reason.
+    /// Message of the root cause of an error, which is where HTTP libraries keep the reason.
     pub fn innermost(error: &dyn Error) -> String {
         let mut deepest = error;
         while let Some(source) = deepest.source() {
@@ -99,7 +99,7 @@ impl Failure {
         deepest.to_string()
     }
 
-    /// As the user reads it: the message, and after a blank line what to do.
+    /// Text for the user: the message and, after a blank line, the hint.
     pub fn render(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}\n\nhint: {hint}", self.message),

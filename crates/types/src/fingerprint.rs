@@ -1,4 +1,4 @@
-//! What identifies a request, whoever made it and whoever keeps its answer.
+//! Fingerprints: hashes that identify requests, artifacts and audit entries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of something that was asked; shown as hexadecimal digits.
+/// SHA-256 of a request or other content, displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String")]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Stands where nothing was asked, such as for a reading of the clock.
+    /// Placeholder for effects without a request, such as reading the clock.
     pub const NONE: Fingerprint = Fingerprint([0; 32]);
 
     pub fn of(bytes: impl AsRef<[u8]>) -> Fingerprint {
@@ -27,7 +27,7 @@ impl Fingerprint {
         &self.0
     }
 
-    /// A number drawn from the fingerprint, for whoever needs a seed.
+    /// Seed for a random number generator, derived from the fingerprint.
     pub fn seed(&self) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.0[..8]);
@@ -53,22 +53,22 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A text that is no fingerprint.
+/// Error for a text that is not a valid fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a fingerprint is 64 hexadecimal digits")]
-pub struct NotAFingerprint;
+#[error("invalid fingerprint: expected 64 hexadecimal digits")]
+pub struct InvalidFingerprint;
 
 impl FromStr for Fingerprint {
-    type Err = NotAFingerprint;
+    type Err = InvalidFingerprint;
 
-    fn from_str(text: &str) -> Result<Fingerprint, NotAFingerprint> {
+    fn from_str(text: &str) -> Result<Fingerprint, InvalidFingerprint> {
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(NotAFingerprint);
+            return Err(InvalidFingerprint);
         }
         let mut bytes = [0; 32];
         for (index, byte) in bytes.iter_mut().enumerate() {
             let digits = &text[2 * index..2 * index + 2];
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| NotAFingerprint)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| InvalidFingerprint)?;
         }
         Ok(Fingerprint(bytes))
     }
@@ -81,11 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_is_read_as_it_is_written_and_nothing_else_is() {
+    fn fingerprint_parses_its_display_form_and_rejects_other_text() {
         let fingerprint = Fingerprint::from_bytes(std::array::from_fn(|index| index as u8 * 7));
         assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
         for wrong in ["", "00", &"g".repeat(64), &"é".repeat(32), &"+1".repeat(32)] {
-            assert_eq!(wrong.parse::<Fingerprint>(), Err(NotAFingerprint), "{wrong}");
+            assert_eq!(wrong.parse::<Fingerprint>(), Err(InvalidFingerprint), "{wrong}");
         }
     }
 }

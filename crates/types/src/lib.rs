@@ -1,8 +1,8 @@
-//! The words every room shares: token usage, money, fingerprints, cancellation, text, and
+//! Types that all crates share: token usage, money, fingerprints, cancellation, failures, text, and
 //! the lines of the log.
 //!
-//! Nothing here does any work of its own: no files, no network, no printing. Whatever two rooms
-//! must agree on and neither of them owns is at home here.
+//! This crate does no I/O: no files, no network, no printing. It holds the types that several
+//! crates must agree on and none of them owns.
 
 mod cancel;
 mod clock;
@@ -17,7 +17,7 @@ mod usage;
 pub use cancel::{Cancel, CancelReason};
 pub use clock::unix_millis;
 pub use failure::{Failure, FailureKind};
-pub use fingerprint::{Fingerprint, NotAFingerprint};
+pub use fingerprint::{Fingerprint, InvalidFingerprint};
 pub use money::{Cost, Money};
 pub use reporter::Reporter;
 pub use usage::Usage;

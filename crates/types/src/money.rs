@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 const NANOS_PER_DOLLAR: u64 = 1_000_000_000;
 
-/// An amount of US dollars, held as whole nano-dollars.
+/// An amount of US dollars, stored as whole nano-dollars.
 #[derive(
     Debug,
     Clone,
@@ -37,8 +37,8 @@ impl Money {
         self.0
     }
 
-    /// Converts a dollar figure as people write it; `None` unless it is finite, not negative and
-    /// small enough to hold.
+    /// Converts an amount in dollars; `None` if it is negative, not finite, or too large for 64 bits
+    /// of nano-dollars.
     pub fn from_dollars(dollars: f64) -> Option<Money> {
         let nanos = dollars * NANOS_PER_DOLLAR as f64;
         (nanos.is_finite() && nanos >= 0.0 && nanos < u64::MAX as f64)
@@ -49,7 +49,7 @@ impl Money {
         self.0 as f64 / NANOS_PER_DOLLAR as f64
     }
 
-    /// What `tokens` cost at a price for a million of them, rounded up to a whole nano-dollar.
+    /// Price of `tokens` at a rate per million tokens, rounded up to a whole nano-dollar.
     pub fn for_tokens(tokens: u64, micro_dollars_per_million: u64) -> Money {
         Money(tokens.saturating_mul(micro_dollars_per_million).div_ceil(1000))
     }
@@ -74,8 +74,8 @@ impl AddAssign for Money {
 }
 
 impl fmt::Display for Money {
-    /// At least cents; below a dollar as many digits as the figure needs, never `$0.00` for
-    /// something that did cost money.
+    /// Prints two decimals, or more below one dollar, so that a cost above zero never shows as
+    /// `$0.00`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = match self.0 {
             0 => 2,
@@ -88,8 +88,9 @@ impl fmt::Display for Money {
     }
 }
 
-/// What something cost: a known amount, nothing because the user's own server answered, or honestly unknown.
-/// Never 0 for want of a price.
+/// Cost of a call: a known amount, free because the model runs locally, or unknown.
+///
+/// A model without a configured price costs [`Cost::Unknown`], never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
@@ -114,7 +115,7 @@ impl Cost {
         self.known().map(Money::dollars)
     }
 
-    /// The word that stands beside an amount of 0 in JSON.
+    /// The remark that JSON output adds to an amount of 0: `local` for a local model.
     pub fn note(self) -> Option<&'static str> {
         (self == Cost::Local).then_some("local")
     }
@@ -123,7 +124,7 @@ impl Cost {
 impl Add for Cost {
     type Output = Cost;
 
-    /// A sum with one unknown part is unknown; one of nothing but local parts is local.
+    /// Adds two costs: unknown if either is unknown, local if both are local or zero.
     fn add(self, other: Cost) -> Cost {
         match (self, other) {
             (Cost::Unknown, _) | (_, Cost::Unknown) => Cost::Unknown,
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_amounts_are_never_shown_as_nothing() {
+    fn small_amounts_are_never_displayed_as_zero() {
         let shown: Vec<String> =
             [0, 80, 80_000, 1_200_000, 54_000_000, 1_500_000_000, 12_345_678_900_000]
                 .map(|nanos| Money::from_nanos(nanos).to_string())
@@ -162,28 +163,28 @@ mod tests {
     }
 
     #[test]
-    fn unknown_swallows_known_in_a_sum() {
+    fn sum_with_an_unknown_cost_is_unknown() {
         let known = Cost::Known(Money::from_nanos(5));
         assert_eq!(known + Cost::Unknown, Cost::Unknown);
         assert_eq!(known + known, Cost::Known(Money::from_nanos(10)));
     }
 
     #[test]
-    fn local_is_free_and_says_so_unless_something_else_was_paid() {
+    fn local_cost_is_zero_and_labelled_local_unless_added_to_a_paid_cost() {
         let paid = Cost::Known(Money::from_nanos(5));
-        let nothing = Cost::Known(Money::ZERO);
-        assert_eq!(nothing + Cost::Local + Cost::Local, Cost::Local);
+        let zero = Cost::Known(Money::ZERO);
+        assert_eq!(zero + Cost::Local + Cost::Local, Cost::Local);
         assert_eq!((Cost::Local + paid, paid + Cost::Local), (paid, paid));
         assert_eq!(Cost::Local + Cost::Unknown, Cost::Unknown);
         assert_eq!(
             (Cost::Local.to_string().as_str(), Cost::Local.known()),
             ("$0.00 (local)", Some(Money::ZERO))
         );
-        assert_eq!((Cost::Local.note(), nothing.note()), (Some("local"), None));
+        assert_eq!((Cost::Local.note(), zero.note()), (Some("local"), None));
     }
 
     #[test]
-    fn dollars_that_cannot_be_held_are_refused() {
+    fn negative_infinite_and_too_large_dollars_are_rejected() {
         for bad in [-0.01, f64::NAN, f64::INFINITY, 1e30] {
             assert_eq!(Money::from_dollars(bad), None, "{bad}");
         }

@@ -1,10 +1,10 @@
-//! Messages to the user while something runs.
+//! Messages to the user during an operation.
 
-/// Shows messages to the user while something runs.
+/// Shows messages to the user during an operation.
 pub trait Reporter: std::fmt::Debug + Send + Sync {
-    /// Something the user must know.
+    /// Shows a warning.
     fn warn(&self, text: &str);
 
-    /// Progress, such as what is waited for.
+    /// Shows progress, such as which resource the operation waits for.
     fn note(&self, text: &str);
 }

@@ -1,8 +1,9 @@
-//! Small questions about text that every room asks.
+//! Text functions that all crates use: validation, shortening, and removal of control characters.
 
 use crate::{Failure, FailureKind};
 
-/// Implements serde's traits for a type by its text: it is written as it is displayed, and read by [`std::str::FromStr`].
+/// Implements serde's traits for a type through its text form: `Display` to serialize, [`std::str::FromStr`] to
+/// deserialize.
 #[macro_export]
 macro_rules! serde_as_text {
     ($type:ty) => {
@@ -21,10 +22,10 @@ macro_rules! serde_as_text {
     };
 }
 
-/// Refuses text that is empty or longer than so many MiB.
+/// Rejects text that is blank or longer than `mebibytes` MiB.
 ///
 /// # Errors
-/// With `what` as the subject of the message.
+/// A usage failure whose message begins with `what`, the name of the text.
 pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, format!("{what} {why}")));
     if text.len() as u64 > mebibytes * 1024 * 1024 {
@@ -36,39 +37,37 @@ pub fn checked(what: &str, mebibytes: u64, text: &str) -> Result<String, Failure
     Ok(text.to_owned())
 }
 
-/// The first so many characters of a text.
+/// The first `chars` characters of a text.
 pub fn head(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A text of bearable length: its head, with a mark where something was left out.
+/// Truncates a text to `chars` characters, with `…` at the end if it was longer.
 pub fn shorten(text: &str, chars: usize) -> String {
     let head = head(text, chars);
     if head.len() < text.len() { format!("{head}…") } else { text.to_owned() }
 }
 
-/// A text in one line: every run of white space is one blank.
+/// Joins a text into one line: every sequence of white space becomes one space.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text without the characters that a terminal would obey: controls, and marks that turn the direction of what
-/// follows.
+/// Replaces characters that control a terminal (control characters, bidirectional marks) with U+FFFD.
 pub fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Whether a terminal would do something else with it than show it.
+/// Whether a character controls a terminal: control characters other than newline and tab, and bidirectional marks.
 pub fn is_obeyed(c: char) -> bool {
-    let turns = matches!(
+    let is_bidi_or_separator = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
-    turns || (c.is_control() && !matches!(c, '\n' | '\t'))
+    is_bidi_or_separator || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Whether a reader does not see a character: byte-order marks, zero-width characters, direction marks, fillers and
-/// tags.
+/// Whether a character is invisible: byte-order marks, zero-width characters, direction marks, fillers and tags.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -77,7 +76,7 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e01ef}')
 }
 
-/// A number with thin groups of three: 1,234,567.
+/// Formats a number with thousands separators: 1,234,567.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_words_cannot_drive_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(
             harmless("a\u{1b}[2Jb\u{7}\r\nc\td\u{9b}1m"),
             "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nc\td\u{fffd}1m"
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped() {
+    fn numbers_get_thousands_separators() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

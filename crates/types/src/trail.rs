@@ -1,7 +1,7 @@
-//! The five lines that every piece of agent work leaves in the log, with their fields.
+//! The five log lines of an agent workflow, with their fields.
 //!
-//! They are here, and not with the trials that emit them, so that a log reads the same whichever
-//! trial wrote it, and so that one test holds their names and fields still.
+//! They are defined in one place so that every kind of trial logs them alike, and so that one test
+//! pins their messages and fields.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use tracing::info;
 
 use crate::text::head;
 
-/// Tasks are cut to this many characters: a log line names the work, it does not carry it.
+/// Tasks are truncated to this many characters: a log line identifies the task, without its whole text.
 const TASK_CHARS: usize = 100;
 
-/// Work on a task begins.
+/// Logs that an agent starts work on a task.
 pub fn workflow_started(task: &str, provider: &str) {
     info!(task = head(task, TASK_CHARS), provider, "Agent workflow started");
 }
 
-/// A model has proposed code.
+/// Logs that a model has generated code.
 pub fn code_generated(task: &str, code: &str, confidence: f64, provider: &str) {
     let code_lines = code.lines().count();
     info!(task = head(task, TASK_CHARS), code_lines, confidence, provider, "Code generated");
 }
 
-/// A sandbox begins to run it.
+/// Logs that a sandbox starts to run the code.
 pub fn execution_started(container_id: &str) {
     info!(container_id, "Sandbox execution started");
 }
 
-/// The sandbox is done with it.
+/// Logs that the code in the sandbox has exited.
 pub fn execution_complete(exit_code: i32, duration: Duration) {
     info!(exit_code, duration_ms = duration.as_millis() as u64, "Execution complete");
 }
 
-/// Work on a task is over.
+/// Logs that work on a task has ended.
 pub fn workflow_completed(success: bool, attempts: u32) {
     info!(success, attempts, "Agent workflow completed");
 }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_five_lines_carry_their_fields() {
+    fn workflow_log_lines_have_their_messages_and_fields() {
         let sink = Sink::default();
         let writer = sink.clone();
         let subscriber = tracing_subscriber::fmt()

@@ -5,18 +5,18 @@ use std::ops::{Add, AddAssign};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The tokens of one call, or the sum of many.
+/// Token counts of one call, or the sum of many.
 ///
 /// `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
-/// disagree on this (some leave cached tokens out of their input count), so each dialect converts
-/// at the border and nobody else has to know.
+/// disagree on this (some leave cached tokens out of their input count), so each provider adapter
+/// converts its counts to this convention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// All input tokens, cached ones included.
     pub input: u64,
     /// The part of `input` that the provider read from its prompt cache.
     pub cached_input: u64,
-    /// The part of `input` that the provider wrote to its prompt cache and charges for as such.
+    /// The part of `input` that the provider wrote to its prompt cache, and charges for separately.
     pub cache_write: u64,
     /// All output tokens, hidden reasoning included.
     pub output: u64,
@@ -28,7 +28,7 @@ impl Usage {
         self.input.saturating_add(self.output)
     }
 
-    /// The share of the input that came from the provider's cache, from 0 to 1.
+    /// Fraction of the input that came from the provider's cache, from 0 to 1.
     pub fn cached_share(&self) -> f64 {
         if self.input == 0 { 0.0 } else { self.cached_input as f64 / self.input as f64 }
     }

@@ -1,25 +1,27 @@
-//! Debates of a run that is held in one place, held wherever there is a sandbox for them.
+//! Debates of a run, executed by any worker with a free sandbox.
 //!
-//! Whoever holds the run puts each debate on the queue and answers its questions, as it would in one process.
-//! Whoever takes it makes the sandbox, passes on what is asked there, and reports what it came to. Should they die,
-//! somebody else begins anew, and is answered at once what was answered before.
+//! The run's lease holder queues a job for each debate and serves its model requests over RPC. The worker that takes
+//! the job creates the sandbox, forwards the model requests from it, and reports the result. If that worker dies,
+//! another one starts the debate again, and the lease holder answers the repeated requests from its journal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_cluster::{
-    Answering, Cluster, DEBATE, MOST_TRIES, Member, Needs, Unanswered, Work, in_a_sandbox,
-    isolation_of, needs_of,
+    Cluster, ClusterClient, DEBATE, MOST_TRIES, QueuedJob, Requirements, RpcError, RpcHandler,
+    in_a_sandbox, isolation_of, needs_of,
 };
-use assize_config::Limits;
-use assize_consult::{DebateError, DebateOutcome, Debates, InSandboxes, ModelProxy, ModelSource};
+use assize_config::SandboxLimits;
+use assize_consult::{
+    DebateError, DebateOutcome, DebateRunner, ModelProxy, ModelSource, SandboxedDebates,
+};
 use assize_consult::{RemoteDebateError, RemoteDebates};
-use assize_debate::Job;
+use assize_debate::DebateSpec;
 use assize_graph::{JournalError, NodeError, RunError};
-use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, ModelResponse};
 use assize_run::{Run, RunId, RunStatus, Store, StoreError};
-use assize_sandbox::Spec;
+use assize_sandbox::SandboxSpec;
 use assize_types::{Cancel, CancelReason};
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -27,88 +29,76 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::worker::{Host, Outcome};
+use crate::worker::{JobOutcome, WorkerContext};
 
-/// A debate that is to be held.
+/// Job of a debate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct DebateWork {
+pub(crate) struct QueuedDebate {
     run: RunId,
-    /// In which life of the run.
-    life: u64,
-    /// Under which name its questions are answered.
-    desk: String,
-    /// The walls that were asked for.
+    /// Epoch of the run that queued the job.
+    #[serde(rename = "life")]
+    epoch: u64,
+    /// RPC name of the run's lease holder.
+    #[serde(rename = "desk")]
+    peer: String,
+    /// The requested isolation.
     isolation: Option<String>,
     image: Option<String>,
-    limits: Limits,
+    limits: SandboxLimits,
 }
 
-/// What whoever holds a debate says to whoever holds the run.
+/// RPC request from the worker of a debate to the run's lease holder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
-    /// Somebody begins it: what is it about?
-    Job {
-        attempt: String,
-    },
-    Ask {
-        key: String,
-        request: Box<Request>,
-    },
-    /// It is over.
-    CameTo(CameTo),
+enum DebateRequest {
+    /// Starts an attempt and asks for the debate's description.
+    Job { attempt: String },
+    /// Asks for a model response.
+    Ask { key: String, request: Box<ModelRequest> },
+    /// Reports the result of an attempt.
+    Report(DebateReport),
 }
 
-/// What a debate came to.
+/// Result of an attempt to debate.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum CameTo {
-    /// Behind such walls.
-    Verdict {
-        held: Box<DebateOutcome>,
-        walls: String,
-    },
-    Failed {
-        why: String,
-    },
-    /// Nothing where it was tried; elsewhere it may come to something.
-    NotHere {
-        attempt: String,
-        node: String,
-        why: String,
-    },
-    /// Nothing, as whoever held it was told to stop.
-    LetGo {
-        attempt: String,
-    },
+enum DebateReport {
+    /// The verdict, and the isolation of the sandbox.
+    Verdict { outcome: Box<DebateOutcome>, isolation: String },
+    /// The debate failed.
+    Failed { why: String },
+    /// This worker cannot run the debate; another worker may.
+    NotHere { attempt: String, node: String, why: String },
+    /// The worker stopped before the debate ended.
+    Released { attempt: String },
 }
 
-/// What is told about a debate.
-enum Told {
-    Begun { attempt: String },
-    CameTo(CameTo),
+/// Event of a debate, as the lease holder sees it.
+enum DebateEvent {
+    Started { attempt: String },
+    Report(DebateReport),
 }
 
-/// Who has tried a debate since it got on the last time.
+/// Attempts since the debate last made progress.
 #[derive(Default)]
-struct Tried {
-    /// Those who have not said why they did not come to an end.
+struct Attempts {
+    /// Attempts that have not reported a result.
     silent: BTreeSet<String>,
     refused: BTreeSet<String>,
-    /// Where it was refused.
+    /// Nodes that refused.
     nodes: BTreeSet<String>,
 }
 
 /// Runs debates in the sandboxes of a cluster.
 #[derive(Debug)]
-pub struct ClusterDebates(pub Arc<Member>);
+pub struct ClusterDebates(pub Arc<ClusterClient>);
 
 impl RemoteDebates for ClusterDebates {
-    fn of_run(&self, run: &Run, spec: Spec) -> Arc<dyn Debates> {
+    fn of_run(&self, run: &Run, spec: SandboxSpec) -> Arc<dyn DebateRunner> {
         Arc::new(InCluster {
             member: self.0.clone(),
             run: run.id.clone(),
-            life: run.epoch,
+            epoch: run.epoch,
             needs: in_a_sandbox(needs_of(run), run),
             isolation: isolation_of(run),
             spec,
@@ -117,20 +107,20 @@ impl RemoteDebates for ClusterDebates {
     }
 }
 
-/// Debates of one run in the sandboxes of a cluster.
+/// Runs the debates of one run in the sandboxes of a cluster.
 struct InCluster {
-    member: Arc<Member>,
+    member: Arc<ClusterClient>,
     run: RunId,
-    life: u64,
-    needs: Needs,
+    epoch: u64,
+    needs: Requirements,
     isolation: Option<String>,
-    spec: Spec,
-    /// Behind which boundaries debates ran so far.
+    spec: SandboxSpec,
+    /// Isolations of the debates so far.
     isolations: Mutex<BTreeSet<String>>,
 }
 
 #[async_trait]
-impl Debates for InCluster {
+impl DebateRunner for InCluster {
     fn isolation(&self) -> String {
         let isolations = self.isolations.lock();
         match isolations.is_empty() {
@@ -144,84 +134,84 @@ impl Debates for InCluster {
 
     async fn hold(
         &self,
-        job: &Job,
+        job: &DebateSpec,
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {
-        let desk = format!("{}-{}-{}", self.run, self.life, job.move_document.move_id);
-        let (told, mut came) = mpsc::unbounded_channel();
-        let counter = Counter { job: json!(job), proxy: proxy.clone(), told };
-        let answered = self.member.cluster.answer(&desk, Arc::new(counter)).await;
-        let _open = answered.map_err(RemoteDebateError::from)?;
-        let body = json!(DebateWork {
+        let peer = format!("{}-{}-{}", self.run, self.epoch, job.move_document.move_id);
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let server = DebateServer { job: json!(job), proxy: proxy.clone(), events: sender };
+        let serving = self.member.cluster.answer(&peer, Arc::new(server)).await;
+        let _serving = serving.map_err(RemoteDebateError::from)?;
+        let body = json!(QueuedDebate {
             run: self.run.clone(),
-            life: self.life,
-            desk: desk.clone(),
+            epoch: self.epoch,
+            peer: peer.clone(),
             isolation: self.isolation.clone(),
             image: self.spec.image.clone(),
             limits: self.spec.limits.clone(),
         });
-        // Jobs that were put on the queue since a worker last began the debate.
-        let mut unbegun = 0;
+        // Jobs queued since a worker last started the debate.
+        let mut unstarted = 0;
         let (mut turn, mut remade) = (0, Vec::new());
-        let (mut tried, mut answers) = (Tried::default(), proxy.begin());
+        let (mut attempts, mut answers) = (Attempts::default(), proxy.begin());
         loop {
             turn += 1;
-            unbegun += 1;
-            let (kind, about, body) = (DEBATE.to_owned(), desk.clone(), body.clone());
-            let work = Work { kind, about, turn, body };
+            unstarted += 1;
+            let (kind, about, body) = (DEBATE.to_owned(), peer.clone(), body.clone());
+            let work = QueuedJob { kind, about, turn, body };
             self.member.queue.put(&self.needs, &work).await.map_err(RemoteDebateError::from)?;
             loop {
-                let told = tokio::select! {
-                    told = came.recv() => told,
+                let event = tokio::select! {
+                    event = events.recv() => event,
                     reason = cancel.cancelled() => {
                         return Err(RunError::Cancelled { reason }.into());
                     }
                     () = tokio::time::sleep(self.member.cluster.times().lease()) => None,
                 };
-                // Whoever gets on may break as often as it likes.
+                // Only attempts since the last progress count.
                 let now = proxy.begin();
                 if now > answers {
-                    (answers, tried) = (now, Tried::default());
+                    (answers, attempts) = (now, Attempts::default());
                 }
-                match told {
-                    Some(Told::CameTo(CameTo::Verdict { mut held, walls })) => {
-                        self.isolations.lock().insert(walls);
-                        held.remade.splice(0..0, remade);
-                        return Ok(*held);
+                match event {
+                    Some(DebateEvent::Report(DebateReport::Verdict { mut outcome, isolation })) => {
+                        self.isolations.lock().insert(isolation);
+                        outcome.remade.splice(0..0, remade);
+                        return Ok(*outcome);
                     }
-                    Some(Told::CameTo(CameTo::Failed { why })) => {
+                    Some(DebateEvent::Report(DebateReport::Failed { why })) => {
                         return Err(RemoteDebateError::Failed(why).into());
                     }
-                    Some(Told::CameTo(CameTo::NotHere { attempt, node, why })) => {
-                        tried.silent.remove(&attempt);
-                        tried.refused.insert(attempt);
-                        if tried.nodes.insert(node) {
+                    Some(DebateEvent::Report(DebateReport::NotHere { attempt, node, why })) => {
+                        attempts.silent.remove(&attempt);
+                        attempts.refused.insert(attempt);
+                        if attempts.nodes.insert(node) {
                             remade.push(why.clone());
                         }
-                        if tried.refused.len() as u64 >= MOST_TRIES
-                            && self.nowhere_else(&tried).await?
+                        if attempts.refused.len() as u64 >= MOST_TRIES
+                            && self.no_other_worker(&attempts).await?
                         {
                             return Err(RemoteDebateError::Nowhere(why).into());
                         }
                     }
-                    Some(Told::CameTo(CameTo::LetGo { attempt })) => {
-                        tried.silent.remove(&attempt);
+                    Some(DebateEvent::Report(DebateReport::Released { attempt })) => {
+                        attempts.silent.remove(&attempt);
                     }
-                    Some(Told::Begun { attempt }) => {
-                        unbegun = 0;
-                        tried.silent.insert(attempt);
-                        if tried.silent.len() as u64 > MOST_TRIES {
+                    Some(DebateEvent::Started { attempt }) => {
+                        unstarted = 0;
+                        attempts.silent.insert(attempt);
+                        if attempts.silent.len() as u64 > MOST_TRIES {
                             return Err(RemoteDebateError::GivenUp { tries: MOST_TRIES }.into());
                         }
                     }
-                    // Whoever took it may have taken us for dead, and let it go.
-                    None if !self.waits(&desk).await? && came.is_empty() => break,
+                    // The worker may have assumed that this process is dead, and dropped the job.
+                    None if !self.is_queued(&peer).await? && events.is_empty() => break,
                     None => {}
                 }
             }
-            self.check().await?;
-            if unbegun >= MOST_TRIES {
+            self.check_lease().await?;
+            if unstarted >= MOST_TRIES {
                 return Err(RemoteDebateError::NotBegun { tries: MOST_TRIES }.into());
             }
         }
@@ -229,20 +219,20 @@ impl Debates for InCluster {
 }
 
 impl InCluster {
-    /// Whether somebody is to debate or does.
-    async fn waits(&self, desk: &str) -> Result<bool, RemoteDebateError> {
-        Ok(self.member.queue.has(DEBATE, desk).await?)
+    /// Whether the debate's job is queued or taken by a worker.
+    async fn is_queued(&self, peer: &str) -> Result<bool, RemoteDebateError> {
+        Ok(self.member.queue.has(DEBATE, peer).await?)
     }
 
-    /// Whether nobody is there who might still do it.
-    async fn nowhere_else(&self, tried: &Tried) -> Result<bool, RemoteDebateError> {
-        Ok(self.member.nobody_for(&self.needs, &tried.nodes).await?)
+    /// Whether all workers that meet the requirements have refused.
+    async fn no_other_worker(&self, attempts: &Attempts) -> Result<bool, RemoteDebateError> {
+        Ok(self.member.no_worker_for(&self.needs, &attempts.nodes).await?)
     }
 
-    /// Refuses to go on with a run that somebody else has: nobody debates for us any more, so nothing else says so.
-    async fn check(&self) -> Result<(), NodeError> {
+    /// Fails if this process has lost the lease on the run. Workers then drop its debates, so it would wait for ever.
+    async fn check_lease(&self) -> Result<(), NodeError> {
         match self.member.store.run(&self.run).await {
-            Ok(run) if run.status == RunStatus::Running && run.epoch == self.life => Ok(()),
+            Ok(run) if run.status == RunStatus::Running && run.epoch == self.epoch => Ok(()),
             Ok(_) | Err(StoreError::NoSuchRun(_)) => {
                 Err(RunError::Journal(JournalError::Fenced).into())
             }
@@ -251,53 +241,53 @@ impl InCluster {
     }
 }
 
-/// Answers what is asked about one debate.
-struct Counter {
+/// RPC server of the run's lease holder for one debate.
+struct DebateServer {
     job: Value,
     proxy: Arc<ModelProxy>,
-    told: mpsc::UnboundedSender<Told>,
+    events: mpsc::UnboundedSender<DebateEvent>,
 }
 
 #[async_trait]
-impl Answering for Counter {
+impl RpcHandler for DebateServer {
     async fn answer(&self, question: Value) -> Value {
         match serde_json::from_value(question) {
-            Ok(Said::Job { attempt }) => {
-                let _ = self.told.send(Told::Begun { attempt });
+            Ok(DebateRequest::Job { attempt }) => {
+                let _ = self.events.send(DebateEvent::Started { attempt });
                 self.job.clone()
             }
-            Ok(Said::Ask { key, request }) => {
+            Ok(DebateRequest::Ask { key, request }) => {
                 let answer = self.proxy.answer(&key, &request).await;
                 json!(answer.map_err(|error| (error.kind(), error.message().to_owned())))
             }
-            Ok(Said::CameTo(came_to)) => {
-                // A second one says the same.
-                let _ = self.told.send(Told::CameTo(came_to));
+            Ok(DebateRequest::Report(report)) => {
+                // A repeated report has the same content.
+                let _ = self.events.send(DebateEvent::Report(report));
                 Value::Null
             }
             Err(error) => {
-                tracing::warn!(%error, "a question about a debate is not understood");
+                tracing::warn!(%error, "invalid debate request");
                 Value::Null
             }
         }
     }
 }
 
-/// The desk of a run that is held elsewhere.
-struct Away {
+/// RPC client of a debate's worker: connection to the run's lease holder.
+struct RemoteLeaseHolder {
     cluster: Cluster,
-    desk: String,
-    /// Nobody is there any more.
+    peer: String,
+    /// Whether the lease holder no longer replies.
     gone: AtomicBool,
 }
 
-impl Away {
-    async fn say(&self, said: &Said) -> Result<Value, Unanswered> {
-        let answer = self.cluster.ask(&self.desk, &json!(said)).await;
-        if let Err(Unanswered::Gone) = answer {
+impl RemoteLeaseHolder {
+    async fn send(&self, request: &DebateRequest) -> Result<Value, RpcError> {
+        let reply = self.cluster.ask(&self.peer, &json!(request)).await;
+        if let Err(RpcError::Gone) = reply {
             self.gone.store(true, Ordering::Relaxed);
         }
-        answer
+        reply
     }
 
     fn is_gone(&self) -> bool {
@@ -306,104 +296,114 @@ impl Away {
 }
 
 #[async_trait]
-impl ModelSource for Away {
-    async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
+impl ModelSource for RemoteLeaseHolder {
+    async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let internal = |why: String| ModelError::new(ErrorKind::Internal, why);
-        let said = Said::Ask { key: key.to_owned(), request: Box::new(request.clone()) };
-        let answer = self.say(&said).await.map_err(|error| internal(error.to_string()))?;
-        let answer: Result<Response, (ErrorKind, String)> =
+        let ask = DebateRequest::Ask { key: key.to_owned(), request: Box::new(request.clone()) };
+        let answer = self.send(&ask).await.map_err(|error| internal(error.to_string()))?;
+        let answer: Result<ModelResponse, (ErrorKind, String)> =
             serde_json::from_value(answer).map_err(|error| internal(error.to_string()))?;
         answer.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 }
 
-/// Holds a debate that somebody put on the queue.
-pub(crate) async fn hold(host: &Host, work: DebateWork, cancel: &Cancel) -> Outcome {
+/// Executes a debate from the queue.
+pub(crate) async fn hold(host: &WorkerContext, work: QueuedDebate, cancel: &Cancel) -> JobOutcome {
     match host.store.run(&work.run).await {
-        Ok(run) if run.status == RunStatus::Running && run.epoch == work.life => {}
-        // Whoever holds the run now has put it on the queue anew.
-        Ok(_) | Err(StoreError::NoSuchRun(_)) => return Outcome::Done,
-        Err(error) => return Outcome::NotHere { why: error.to_string() },
+        Ok(run) if run.status == RunStatus::Running && run.epoch == work.epoch => {}
+        // The run's new lease holder has queued its own jobs.
+        Ok(_) | Err(StoreError::NoSuchRun(_)) => return JobOutcome::Done,
+        Err(error) => return JobOutcome::NotHere { why: error.to_string() },
     }
-    let desk = work.desk.clone();
-    let away = Away { cluster: host.member.cluster.clone(), desk, gone: AtomicBool::new(false) };
-    let away = Arc::new(away);
-    // What was lost to others and comes back here shares nothing with what is still leaving.
-    let begun = host.debates.fetch_add(1, Ordering::Relaxed);
-    let attempt = format!("{}-{begun}", host.member.id);
-    let came_to = match debate(host, &work, &attempt, &away, cancel).await {
-        Ok(came_to) => came_to,
+    let cluster = host.member.cluster.clone();
+    let holder =
+        RemoteLeaseHolder { cluster, peer: work.peer.clone(), gone: AtomicBool::new(false) };
+    let holder = Arc::new(holder);
+    // Unique, so that a redelivered job shares no sandbox with its expired attempt on the same worker.
+    let number = host.debates.fetch_add(1, Ordering::Relaxed);
+    let attempt = format!("{}-{number}", host.member.id);
+    let report = match debate(host, &work, &attempt, &holder, cancel).await {
+        Ok(report) => report,
         Err(outcome) => {
-            if let Outcome::Paused = &outcome
+            if let JobOutcome::Paused = &outcome
                 && cancel.reason() == CancelReason::Paused
             {
-                let let_go = Said::CameTo(CameTo::LetGo { attempt });
+                let released = DebateRequest::Report(DebateReport::Released { attempt });
                 let limit = host.member.cluster.times().retry();
-                let _ = tokio::time::timeout(limit, away.say(&let_go)).await;
+                let _ = tokio::time::timeout(limit, holder.send(&released)).await;
             }
             return outcome;
         }
     };
-    let not_here = match &came_to {
-        CameTo::NotHere { why, .. } => Some(why.clone()),
-        CameTo::Verdict { .. } | CameTo::Failed { .. } | CameTo::LetGo { .. } => None,
+    let not_here = match &report {
+        DebateReport::NotHere { why, .. } => Some(why.clone()),
+        DebateReport::Verdict { .. }
+        | DebateReport::Failed { .. }
+        | DebateReport::Released { .. } => None,
     };
-    // If nobody is there to be told, nobody waits for it.
-    match (away.say(&Said::CameTo(came_to)).await, not_here) {
-        (Err(Unanswered::Gone), _) | (Ok(_), None) => Outcome::Done,
-        (Ok(_), Some(why)) | (Err(Unanswered::Failed(why)), _) => Outcome::NotHere { why },
+    // Without a lease holder, the result is not needed.
+    match (holder.send(&DebateRequest::Report(report)).await, not_here) {
+        (Err(RpcError::Gone), _) | (Ok(_), None) => JobOutcome::Done,
+        (Ok(_), Some(why)) | (Err(RpcError::Failed(why)), _) => JobOutcome::NotHere { why },
     }
 }
 
 async fn debate(
-    host: &Host,
-    work: &DebateWork,
+    host: &WorkerContext,
+    work: &QueuedDebate,
     attempt: &str,
-    away: &Arc<Away>,
+    holder: &Arc<RemoteLeaseHolder>,
     cancel: &Cancel,
-) -> Result<CameTo, Outcome> {
+) -> Result<DebateReport, JobOutcome> {
     let not_here = |why: String| {
         let (attempt, node) = (attempt.to_owned(), host.member.id.clone());
-        Ok(CameTo::NotHere { attempt, node, why })
+        Ok(DebateReport::NotHere { attempt, node, why })
     };
-    let job = match away.say(&Said::Job { attempt: attempt.to_owned() }).await {
+    let job = match holder.send(&DebateRequest::Job { attempt: attempt.to_owned() }).await {
         Ok(job) => job,
-        Err(Unanswered::Gone) => return Err(Outcome::Done),
-        Err(Unanswered::Failed(why)) => return Ok(CameTo::Failed { why }),
+        Err(RpcError::Gone) => return Err(JobOutcome::Done),
+        Err(RpcError::Failed(why)) => return Ok(DebateReport::Failed { why }),
     };
-    let job: Job = match serde_json::from_value(job) {
+    let job: DebateSpec = match serde_json::from_value(job) {
         Ok(job) => job,
-        Err(error) => return Ok(CameTo::Failed { why: error.to_string() }),
+        Err(error) => return Ok(DebateReport::Failed { why: error.to_string() }),
     };
-    let spec = Spec { image: work.image.clone(), limits: work.limits.clone(), ..Spec::default() };
-    let ground = match host.ground(work.isolation.as_deref(), &spec).await {
-        Ok(ground) => ground,
+    let spec = SandboxSpec {
+        image: work.image.clone(),
+        limits: work.limits.clone(),
+        ..SandboxSpec::default()
+    };
+    let backend = match host.ground(work.isolation.as_deref(), &spec).await {
+        Ok(backend) => backend,
         Err(failure) => return not_here(failure.message().to_owned()),
     };
-    let debates = InSandboxes {
-        manager: ground.manager.clone(),
-        layer: ground.layer.clone(),
+    let debates = SandboxedDebates {
+        manager: backend.manager.clone(),
+        layer: backend.layer.clone(),
         spec,
-        run: format!("{}-{}-{attempt}", work.run, work.life),
+        run: format!("{}-{}-{attempt}", work.run, work.epoch),
         may_do_without: false,
-        weaker: ground.weaker.clone(),
-        isolation: ground.why.clone(),
+        weaker: backend.weaker.clone(),
+        isolation: backend.why.clone(),
     };
-    let proxy = Arc::new(ModelProxy::new(away.clone(), &job));
-    let held = debates.hold(&job, proxy, cancel).await;
+    let proxy = Arc::new(ModelProxy::new(holder.clone(), &job));
+    let outcome = debates.hold(&job, proxy, cancel).await;
     if cancel.is_cancelled() {
-        return Err(Outcome::Paused);
+        return Err(JobOutcome::Paused);
     }
-    match held {
-        Ok(held) => Ok(CameTo::Verdict { held: Box::new(held), walls: ground.why.clone() }),
-        // Whoever holds the run next puts it on the queue anew.
-        Err(_) if away.is_gone() => Err(Outcome::Done),
-        Err(NodeError::Stop(error)) => Ok(CameTo::Failed { why: error.to_string() }),
+    match outcome {
+        Ok(outcome) => {
+            let isolation = backend.why.clone();
+            Ok(DebateReport::Verdict { outcome: Box::new(outcome), isolation })
+        }
+        // The run's next lease holder queues the debate again.
+        Err(_) if holder.is_gone() => Err(JobOutcome::Done),
+        Err(NodeError::Stop(error)) => Ok(DebateReport::Failed { why: error.to_string() }),
         Err(NodeError::Failed(error)) => {
             let why = error.to_string();
             match error.downcast::<DebateError>() {
                 Ok(error) if error.is_infrastructure() => not_here(why),
-                _ => Ok(CameTo::Failed { why }),
+                _ => Ok(DebateReport::Failed { why }),
             }
         }
     }

@@ -1,61 +1,63 @@
-//! Backends that a worker has chosen for debates, by all that the choice depends on.
+//! Cache of the sandbox backends that a worker has selected for debates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use assize_config::SettingKey;
-use assize_consult::Prepared;
-use assize_sandbox::{Manager, Sandboxes, Spec};
+use assize_consult::DebateSandboxes;
+use assize_sandbox::{SandboxFactory, SandboxManager, SandboxSpec};
 use assize_types::Failure;
 use tokio::sync::Mutex;
 
-/// Choices that are remembered. Requests are foreign, so their number is bounded.
+/// Maximum number of cached choices, because the requests come from other processes.
 const MAX_CHOICES: usize = 64;
 
-/// The isolation that a job asks for, and its sandboxes: a backend may not support an image or a limit.
-type Request = (Option<String>, Spec);
+/// Cache key: requested isolation, and sandbox spec, because a backend may not support an image or a limit.
+type ChoiceKey = (Option<String>, SandboxSpec);
 
 /// Cache of backend choices. Choices of the same backend share one manager.
 #[derive(Default)]
-pub(super) struct Grounds {
+pub(super) struct BackendCache {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    choices: HashMap<Request, Arc<Prepared>>,
-    /// One for each backend, with what is installed for it.
-    prepared: Vec<Arc<Prepared>>,
+    choices: HashMap<ChoiceKey, Arc<DebateSandboxes>>,
+    /// One entry for each backend, with its manager and package layer.
+    prepared: Vec<Arc<DebateSandboxes>>,
 }
 
-impl Grounds {
-    /// The backend for a job, chosen now if no job with the same requirements came before.
+impl BackendCache {
+    /// Returns the backend for a job. Selects one if no earlier job had the same requirements.
     pub(super) async fn get(
         &self,
-        sandboxes: &Sandboxes,
+        sandboxes: &SandboxFactory,
         isolation: Option<&str>,
-        spec: &Spec,
-    ) -> Result<Arc<Prepared>, Failure> {
+        spec: &SandboxSpec,
+    ) -> Result<Arc<DebateSandboxes>, Failure> {
         let mut state = self.state.lock().await;
-        let request = (isolation.map(str::to_owned), spec.clone());
-        if let Some(ground) = state.choices.get(&request) {
-            return Ok(ground.clone());
+        let key = (isolation.map(str::to_owned), spec.clone());
+        if let Some(backend) = state.choices.get(&key) {
+            return Ok(backend.clone());
         }
-        let wanted =
+        let requested =
             isolation.map(|isolation| (SettingKey::SandboxIsolation, isolation.to_owned()));
-        let settings = Arc::new(sandboxes.settings.with_request(wanted.as_slice())?);
-        let sandboxes = Sandboxes { settings, ..sandboxes.clone() };
+        let settings = Arc::new(sandboxes.settings.with_request(requested.as_slice())?);
+        let sandboxes = SandboxFactory { settings, ..sandboxes.clone() };
         let chosen = sandboxes.choose_for_debates(spec).await?;
-        let same = |one: &&Arc<Prepared>| one.manager.isolation() == chosen.backend.isolation();
-        let ground = match state.prepared.iter().find(same) {
-            Some(prepared) => Arc::new(Prepared {
+        let same = |prepared: &&Arc<DebateSandboxes>| {
+            prepared.manager.isolation() == chosen.backend.isolation()
+        };
+        let backend = match state.prepared.iter().find(same) {
+            Some(prepared) => Arc::new(DebateSandboxes {
                 manager: prepared.manager.clone(),
                 layer: prepared.layer.clone(),
                 why: format!("{} ({})", chosen.backend.isolation(), chosen.why),
                 weaker: chosen.weaker,
             }),
             None => {
-                let made = Arc::new(Prepared::make(&sandboxes, chosen).await?);
+                let made = Arc::new(DebateSandboxes::make(&sandboxes, chosen).await?);
                 state.prepared.push(made.clone());
                 made
             }
@@ -63,14 +65,14 @@ impl Grounds {
         if state.choices.len() >= MAX_CHOICES {
             state.choices.clear();
         }
-        state.choices.insert(request, ground.clone());
-        Ok(ground)
+        state.choices.insert(key, backend.clone());
+        Ok(backend)
     }
 
     /// Ends all sandboxes.
     pub(super) async fn close(&self) {
-        let managers: Vec<Arc<Manager>> =
-            self.state.lock().await.prepared.iter().map(|one| one.manager.clone()).collect();
+        let managers: Vec<Arc<SandboxManager>> =
+            self.state.lock().await.prepared.iter().map(|each| each.manager.clone()).collect();
         for manager in managers {
             manager.close().await;
         }
@@ -83,35 +85,36 @@ mod tests {
 
     use super::*;
 
-    /// Only containers have images, and the jail is the first choice of all others here: without an image of
-    /// its own there is no microVM.
+    /// Only Docker supports container images. Without an image, the jail is selected, because no microVM image is built
+    /// in this test's folder.
     #[tokio::test(flavor = "multi_thread")]
     async fn jobs_with_another_image_or_limit_get_their_own_choice() {
         let folder = tempfile::tempdir().unwrap();
-        let around = Environment::in_folder(
+        let environment = Environment::in_folder(
             folder.path(),
             [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into(),
         );
-        let config = Settings::load(&around, &[]).unwrap();
-        let sandboxes = Sandboxes::new(&config, &around);
-        let grounds = Grounds::default();
-        let get = async |spec: &Spec| grounds.get(&sandboxes, None, spec).await;
-        let plain = get(&Spec::default()).await.unwrap();
+        let config = Settings::load(&environment, &[]).unwrap();
+        let sandboxes = SandboxFactory::new(&config, &environment);
+        let backends = BackendCache::default();
+        let get = async |spec: &SandboxSpec| backends.get(&sandboxes, None, spec).await;
+        let plain = get(&SandboxSpec::default()).await.unwrap();
         assert_eq!(plain.manager.isolation(), Isolation::Jail, "{}", plain.why);
-        let image = Spec { image: Some("python:3.12-slim".to_owned()), ..Spec::default() };
-        // Where there is no Docker, the request fails; it never gets the jail.
+        let image =
+            SandboxSpec { image: Some("python:3.12-slim".to_owned()), ..SandboxSpec::default() };
+        // Without Docker, the request fails; it never falls back to the jail.
         if let Ok(with_image) = get(&image).await {
             assert_eq!(with_image.manager.isolation(), Isolation::Docker, "{}", with_image.why);
         }
-        let mut large = Spec::default();
+        let mut large = SandboxSpec::default();
         large.limits.memory *= 2;
         let with_limit = get(&large).await.unwrap();
-        assert!(!Arc::ptr_eq(&plain, &with_limit), "a choice was shared");
-        assert!(Arc::ptr_eq(&plain.manager, &with_limit.manager), "a backend was opened twice");
+        assert!(!Arc::ptr_eq(&plain, &with_limit), "choice shared between different limits");
+        assert!(Arc::ptr_eq(&plain.manager, &with_limit.manager), "backend opened twice");
         assert!(
-            Arc::ptr_eq(&plain, &get(&Spec::default()).await.unwrap()),
-            "a choice was repeated"
+            Arc::ptr_eq(&plain, &get(&SandboxSpec::default()).await.unwrap()),
+            "choice not cached"
         );
-        grounds.close().await;
+        backends.close().await;
     }
 }

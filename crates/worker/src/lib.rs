@@ -1,9 +1,9 @@
 //! Worker of a cluster.
 //!
-//! A process that starts a run stores it and puts it on the queue. A [`Worker`] takes it and executes it, except for
-//! its debates: it puts those on the queue in their turn, so that each runs wherever there is a sandbox for it
-//! ([`ClusterDebates`]). The process that executes the run makes all calls to models, so that one lease guards all that
-//! is spent on it. Calls to a provider keep its limits across the cluster ([`FarPacer`]).
+//! A process that starts a run stores it and queues a job for it. A [`Worker`] takes the job and executes the run, but
+//! queues a separate job for each debate, so that any worker with a free sandbox can run it ([`ClusterDebates`]). The
+//! worker that executes the run makes all of its model calls, so that one lease guards all spending. A rate limiter for
+//! the whole cluster keeps the limits of each provider ([`ClusterRateLimiter`]).
 
 mod debates;
 mod grounds;
@@ -13,5 +13,5 @@ pub mod status;
 mod worker;
 
 pub use debates::ClusterDebates;
-pub use limits::FarPacer;
-pub use worker::{Offer, PARALLEL, Resume, Worker, node};
+pub use limits::ClusterRateLimiter;
+pub use worker::{PARALLEL, ResumeRuns, Worker, WorkerOffer, node};

@@ -1,18 +1,21 @@
-//! The limits of a provider, for all of a cluster.
+//! Rate limits of a provider across the whole cluster.
 //!
-//! One worker keeps them, as work that it took from the queue: everybody who is about to ask that provider asks it
-//! first. Should it die, another takes the work over. It does not know what was let through before, and so takes the
-//! last minute for used up, and waits until everybody has said what they have under way.
+//! One worker, the keeper, enforces them as a job from the queue. Every process asks the keeper before it calls the
+//! provider. If the keeper dies, another worker takes over. A new keeper does not know the earlier calls, so it assumes
+//! that the last minute's limits are used up, and waits until all processes have reported their calls in progress.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use assize_cluster::{Answering, LIMITS, Lease, Member, Needs, Place, Times, Unanswered, Work};
+use assize_cluster::{
+    ClusterClient, ClusterTimes, JobLease, LIMITS, QueuedJob, Requirements, RpcError, RpcHandler,
+    SlotKind,
+};
 use assize_config::Provider;
 use assize_gateway::choice::endpoint_in_use;
-use assize_gateway::{Admitted, HttpClient, Left, Pace, Pacer};
+use assize_gateway::{CallPermit, HttpClient, RateLimit, RateLimiter, RemainingLimits};
 use assize_run::StoreError;
 use assize_types::Cancel;
 use async_trait::async_trait;
@@ -23,44 +26,47 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::worker::{Host, Outcome};
+use crate::worker::{JobOutcome, WorkerContext};
 
-/// It is asked again so soon where nobody keeps them at the moment.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Pause before the next request if there is no keeper at the moment.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is said to whoever keeps the limits.
+/// Request to the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
-    /// May a call be made?
+enum KeeperRequest {
+    /// Asks for permission to make a call, within so many milliseconds.
     Admit { id: String, node: String, tokens: u64, within: u64 },
-    /// It is over.
+    /// Reports that a call has ended, and the tokens it used.
     Done { id: String, used: Option<u64> },
-    /// These are under way or wait to be.
-    Under { node: String, calls: Vec<(String, Under)> },
-    /// The provider asked for patience, in milliseconds.
-    Cool { wait: u64 },
-    /// The provider said what is left, and in how many milliseconds that is renewed.
-    Left { requests: Option<(u64, u64)>, tokens: Option<(u64, u64)>, own: u64 },
+    /// Reports all calls of a node that are in progress or wait for permission.
+    #[serde(rename = "under")]
+    InProgress { node: String, calls: Vec<(String, CallState)> },
+    /// Reports that the provider demands a pause, in milliseconds.
+    #[serde(rename = "cool")]
+    CoolDown { wait: u64 },
+    /// Reports the quota that the provider has left, and in how many milliseconds it is renewed.
+    #[serde(rename = "left")]
+    QuotaLeft { requests: Option<(u64, u64)>, tokens: Option<(u64, u64)>, own: u64 },
 }
 
-/// A call that is under way, or waits to be.
+/// Call that is in progress or waits for permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Under {
+struct CallState {
     tokens: u64,
     waits: bool,
 }
 
-/// Whether a call may be made.
+/// The keeper's reply to [`KeeperRequest::Admit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum AdmitReply {
     Yes,
-    /// Not within the time there is, but in so many milliseconds.
+    /// Not within the requested time, but in so many milliseconds.
     NotWithin(u64),
-    /// Somebody else keeps them now, or will.
+    /// This process is not the keeper any more.
     NotHere,
 }
 
@@ -72,40 +78,40 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Asks whoever keeps the limits.
+/// Rate limiter for one provider that asks the keeper before each call.
 #[derive(Debug)]
-pub struct FarPacer {
+pub struct ClusterRateLimiter {
     shared: Arc<Shared>,
-    /// By what is known here; the keeper decides.
+    /// Concurrency limit from this process's settings, as an estimate; the keeper decides.
     concurrency: usize,
     next: AtomicU64,
-    /// Says what is under way, as long as anything is.
+    /// Task that reports the calls of this process to the keeper.
     _reporting: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    member: Arc<Member>,
+    member: Arc<ClusterClient>,
     provider: Provider,
-    calls: Mutex<HashMap<String, Under>>,
-    /// Whether somebody kept them when they were last asked.
+    calls: Mutex<HashMap<String, CallState>>,
+    /// Whether the last request reached a keeper.
     found: AtomicBool,
 }
 
 impl Shared {
-    async fn say(&self, said: &Said) -> Result<Value, Unanswered> {
-        self.member.cluster.ask(&name(self.provider), &json!(said)).await
+    async fn send(&self, request: &KeeperRequest) -> Result<Value, RpcError> {
+        self.member.cluster.ask(&name(self.provider), &json!(request)).await
     }
 
-    /// Sees to it that somebody keeps them.
-    async fn find_a_keeper(&self) -> Result<(), StoreError> {
+    /// Queues the keeper's job, unless it is queued or taken already.
+    async fn ensure_keeper(&self) -> Result<(), StoreError> {
         let about = self.provider.to_string();
         let queue = &self.member.queue;
         if queue.has(LIMITS, &about).await? {
             return Ok(());
         }
-        let work = Work { kind: LIMITS.to_owned(), about, turn: 1, body: Value::Null };
-        let needs = Needs { place: Place::Keeper, ..Needs::default() };
+        let work = QueuedJob { kind: LIMITS.to_owned(), about, turn: 1, body: Value::Null };
+        let needs = Requirements { place: SlotKind::Keeper, ..Requirements::default() };
         queue.put_alone(&needs, &work).await
     }
 
@@ -113,19 +119,23 @@ impl Shared {
         let interval = self.member.cluster.times().report();
         loop {
             tokio::time::sleep(interval).await;
-            let calls: Vec<(String, Under)> =
-                self.calls.lock().iter().map(|(id, under)| (id.clone(), *under)).collect();
+            let calls: Vec<(String, CallState)> =
+                self.calls.lock().iter().map(|(id, call)| (id.clone(), *call)).collect();
             if calls.is_empty() {
                 continue;
             }
-            let said = Said::Under { node: self.member.id.clone(), calls };
-            let _ = tokio::time::timeout(interval, self.say(&said)).await;
+            let request = KeeperRequest::InProgress { node: self.member.id.clone(), calls };
+            let _ = tokio::time::timeout(interval, self.send(&request)).await;
         }
     }
 }
 
-impl FarPacer {
-    pub fn new(member: &Arc<Member>, provider: Provider, concurrency: usize) -> FarPacer {
+impl ClusterRateLimiter {
+    pub fn new(
+        member: &Arc<ClusterClient>,
+        provider: Provider,
+        concurrency: usize,
+    ) -> ClusterRateLimiter {
         let shared = Shared {
             member: member.clone(),
             provider,
@@ -136,55 +146,56 @@ impl FarPacer {
         let reporting = shared.clone();
         let reporting = tokio::spawn(async move { reporting.report().await });
         let _reporting = AbortOnDropHandle::new(reporting);
-        FarPacer { shared, concurrency, next: AtomicU64::new(1), _reporting }
+        ClusterRateLimiter { shared, concurrency, next: AtomicU64::new(1), _reporting }
     }
 
-    /// Says something that needs no answer.
-    fn tell(&self, said: Said) {
+    /// Sends a report in the background, without waiting for the reply.
+    fn send_report(&self, report: KeeperRequest) {
         let shared = self.shared.clone();
-        tokio::spawn(async move { shared.say(&said).await });
+        tokio::spawn(async move { shared.send(&report).await });
     }
 }
 
-/// A call that was let through by whoever keeps the limits, or waits to be.
-struct Far {
+/// Call that the keeper has permitted, or that waits for permission. Dropping it reports the end of the call.
+struct RemoteCall {
     shared: Arc<Shared>,
     id: String,
     used: Mutex<Option<u64>>,
 }
 
-impl Admitted for Far {
+impl CallPermit for RemoteCall {
     fn used(&self, tokens: u64) {
         *self.used.lock() = Some(tokens);
     }
 }
 
-impl Drop for Far {
+impl Drop for RemoteCall {
     fn drop(&mut self) {
         self.shared.calls.lock().remove(&self.id);
         let used = self.used.lock().take();
-        let said = Said::Done { id: self.id.clone(), used };
+        let report = KeeperRequest::Done { id: self.id.clone(), used };
         let shared = self.shared.clone();
-        // If it is not heard, what is under way without it is said soon.
-        tokio::spawn(async move { shared.say(&said).await });
+        // If this is lost, the next report of calls in progress no longer has the call.
+        tokio::spawn(async move { shared.send(&report).await });
     }
 }
 
 #[async_trait]
-impl Pace for FarPacer {
+impl RateLimit for ClusterRateLimiter {
     async fn admit(
         self: Arc<Self>,
         tokens: u64,
         by: Instant,
         _: &(dyn Fn(Duration) + Send + Sync),
-    ) -> Result<Box<dyn Admitted>, Duration> {
+    ) -> Result<Box<dyn CallPermit>, Duration> {
         let node = self.shared.member.id.clone();
         let id = format!("{node}-{}", self.next.fetch_add(1, Ordering::Relaxed));
-        self.shared.calls.lock().insert(id.clone(), Under { tokens, waits: true });
-        let far = Far { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
+        self.shared.calls.lock().insert(id.clone(), CallState { tokens, waits: true });
+        let call =
+            RemoteCall { shared: self.shared.clone(), id: id.clone(), used: Mutex::default() };
         let cluster = &self.shared.member.cluster;
         let before = cluster.away();
-        // What cannot be asked is not late by that.
+        // Time without a connection to the cluster does not count.
         let left = || {
             let by = by + cluster.away().saturating_sub(before);
             by.saturating_duration_since(Instant::now())
@@ -192,44 +203,45 @@ impl Pace for FarPacer {
         loop {
             let provider = self.shared.provider;
             if !self.shared.found.load(Ordering::Relaxed)
-                && let Err(error) = self.shared.find_a_keeper().await
+                && let Err(error) = self.shared.ensure_keeper().await
             {
-                tracing::warn!(%error, %provider, "nobody can be found to keep its limits");
+                tracing::warn!(%error, %provider, "cannot queue the rate limit job");
             }
             let within = millis(left());
-            let said = Said::Admit { id: id.clone(), node: node.clone(), tokens, within };
-            let answer = self.shared.say(&said).await;
-            let found = answer.is_ok();
+            let request =
+                KeeperRequest::Admit { id: id.clone(), node: node.clone(), tokens, within };
+            let reply = self.shared.send(&request).await;
+            let found = reply.is_ok();
             if !found {
-                tracing::warn!(%provider, "no worker keeps its limits; it is waited for one");
+                tracing::warn!(%provider, "no worker enforces the rate limits, waiting for one");
             }
             self.shared.found.store(found, Ordering::Relaxed);
-            match answer.ok().and_then(|answer| serde_json::from_value(answer).ok()) {
-                Some(Answer::Yes) => {
-                    self.shared.calls.lock().insert(id, Under { tokens, waits: false });
-                    return Ok(Box::new(far));
+            match reply.ok().and_then(|reply| serde_json::from_value(reply).ok()) {
+                Some(AdmitReply::Yes) => {
+                    self.shared.calls.lock().insert(id, CallState { tokens, waits: false });
+                    return Ok(Box::new(call));
                 }
-                Some(Answer::NotWithin(wait)) => return Err(Duration::from_millis(wait)),
-                Some(Answer::NotHere) | None if left().is_zero() => {
+                Some(AdmitReply::NotWithin(wait)) => return Err(Duration::from_millis(wait)),
+                Some(AdmitReply::NotHere) | None if left().is_zero() => {
                     return Err(cluster.times().lease());
                 }
-                Some(Answer::NotHere) | None => tokio::time::sleep(PAUSE).await,
+                Some(AdmitReply::NotHere) | None => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         }
     }
 
-    fn learn(&self, left: Left, own: u64) {
+    fn learn(&self, left: RemainingLimits, own: u64) {
         let until = |(count, at): (u64, Instant)| {
             (count, millis(at.saturating_duration_since(Instant::now())))
         };
         if left.requests.is_some() || left.tokens.is_some() {
             let (requests, tokens) = (left.requests.map(until), left.tokens.map(until));
-            self.tell(Said::Left { requests, tokens, own });
+            self.send_report(KeeperRequest::QuotaLeft { requests, tokens, own });
         }
     }
 
     fn cool_down(&self, wait: Duration) {
-        self.tell(Said::Cool { wait: millis(wait) });
+        self.send_report(KeeperRequest::CoolDown { wait: millis(wait) });
     }
 
     fn concurrency(&self) -> usize {
@@ -237,118 +249,117 @@ impl Pace for FarPacer {
     }
 }
 
-/// Keeps the limits of a provider, until this process is told to stop or has lost the work.
+/// Runs the keeper of a provider's limits, until the worker stops or loses the job.
 pub(crate) async fn keep(
-    host: &Host,
-    work: &Work,
+    host: &WorkerContext,
+    work: &QueuedJob,
     tries: u64,
-    lease: Lease,
+    lease: JobLease,
     stop: &Cancel,
-) -> Outcome {
-    let Ok(provider) = work.about.parse::<Provider>() else { return Outcome::Done };
+) -> JobOutcome {
+    let Ok(provider) = work.about.parse::<Provider>() else { return JobOutcome::Done };
     let client = HttpClient::new();
     let in_use = endpoint_in_use(&host.sandboxes.settings, &client, provider, false);
     let (_, limits) = in_use.await;
     let times = host.member.cluster.times();
-    let keeper = Keeper { pacer: Pacer::new(limits), times, lease, nodes: Mutex::default() };
+    let keeper = Keeper { pacer: RateLimiter::new(limits), times, lease, nodes: Mutex::default() };
     if tries > 1 {
         let rated = limits.requests_per_minute.or(limits.tokens_per_minute).is_some();
         keeper.pacer.cool_down(if rated { MINUTE } else { times.all_reported() });
     }
     let keeper = Arc::new(keeper);
     let Ok(_open) = host.member.cluster.answer(&name(provider), keeper.clone()).await else {
-        return Outcome::Lost;
+        return JobOutcome::Lost;
     };
     loop {
         tokio::select! {
             () = tokio::time::sleep(times.report()) => {}
-            _ = stop.cancelled() => return Outcome::Paused,
+            _ = stop.cancelled() => return JobOutcome::Paused,
         }
         if !keeper.lease.holds() {
-            return Outcome::Lost;
+            return JobOutcome::Lost;
         }
-        keeper.forget_the_dead();
+        keeper.remove_dead_nodes();
     }
 }
 
-/// Whoever keeps the limits.
+/// Enforces the limits of one provider for the whole cluster.
 struct Keeper {
-    pacer: Arc<Pacer>,
-    times: Times,
-    lease: Lease,
-    nodes: Mutex<HashMap<String, Known>>,
+    pacer: Arc<RateLimiter>,
+    times: ClusterTimes,
+    lease: JobLease,
+    nodes: Mutex<HashMap<String, NodeCalls>>,
 }
 
-/// A process that asks.
-struct Known {
-    heard: Instant,
-    calls: HashMap<String, Asked>,
+/// Calls of one node.
+struct NodeCalls {
+    last_seen: Instant,
+    calls: HashMap<String, AdmittedCall>,
 }
 
-/// A call that was let through, or waits to be.
-struct Asked {
-    /// The answer, once there is one.
-    answer: watch::Receiver<Option<Answer>>,
-    /// What it was let through with.
-    permit: Arc<Mutex<Option<Box<dyn Admitted>>>>,
+/// Call that is permitted, or waits for permission.
+struct AdmittedCall {
+    /// The reply, once it is decided.
+    reply: watch::Receiver<Option<AdmitReply>>,
+    /// Permit of the local rate limiter.
+    permit: Arc<Mutex<Option<Box<dyn CallPermit>>>>,
     since: Instant,
     _waiting: Option<AbortOnDropHandle<()>>,
 }
 
-impl Asked {
-    /// Begins to wait for a call's turn.
-    fn begin(pacer: Arc<Pacer>, tokens: u64, within: u64) -> Asked {
-        let (told, answer) = watch::channel(None);
-        let permit: Arc<Mutex<Option<Box<dyn Admitted>>>> = Arc::default();
+impl AdmittedCall {
+    fn begin(pacer: Arc<RateLimiter>, tokens: u64, within: u64) -> AdmittedCall {
+        let (decided, reply) = watch::channel(None);
+        let permit: Arc<Mutex<Option<Box<dyn CallPermit>>>> = Arc::default();
         let given = permit.clone();
         let waiting = tokio::spawn(async move {
             let by = Instant::now() + Duration::from_millis(within);
-            let answer = match pacer.admit(tokens, by, &|_| {}).await {
+            let reply = match pacer.admit(tokens, by, &|_| {}).await {
                 Ok(admitted) => {
                     *given.lock() = Some(admitted);
-                    Answer::Yes
+                    AdmitReply::Yes
                 }
-                Err(wait) => Answer::NotWithin(millis(wait)),
+                Err(wait) => AdmitReply::NotWithin(millis(wait)),
             };
-            told.send_replace(Some(answer));
+            decided.send_replace(Some(reply));
         });
         let _waiting = Some(AbortOnDropHandle::new(waiting));
-        Asked { answer, permit, since: Instant::now(), _waiting }
+        AdmittedCall { reply, permit, since: Instant::now(), _waiting }
     }
 
-    /// One that somebody else let through.
-    fn adopted(pacer: &Arc<Pacer>, tokens: u64) -> Asked {
-        let (_, answer) = watch::channel(Some(Answer::Yes));
+    /// Registers a call that an earlier keeper permitted.
+    fn adopted(pacer: &Arc<RateLimiter>, tokens: u64) -> AdmittedCall {
+        let (_, reply) = watch::channel(Some(AdmitReply::Yes));
         let permit = Arc::new(Mutex::new(Some(pacer.adopt(tokens))));
-        Asked { answer, permit, since: Instant::now(), _waiting: None }
+        AdmittedCall { reply, permit, since: Instant::now(), _waiting: None }
     }
 }
 
 impl Keeper {
-    /// What the dead had under way is over.
-    fn forget_the_dead(&self) {
-        self.nodes.lock().retain(|_, node| node.heard.elapsed() < self.times.lease());
+    /// Releases the calls of nodes that have not sent a message for longer than a lease.
+    fn remove_dead_nodes(&self) {
+        self.nodes.lock().retain(|_, node| node.last_seen.elapsed() < self.times.lease());
     }
 
-    /// The answer to come; the same for the same call, however often it is asked for.
+    /// Returns the future reply. Repeated requests for the same call get the same reply.
     fn admit(
         &self,
         id: &str,
         node: &str,
         tokens: u64,
         within: u64,
-    ) -> watch::Receiver<Option<Answer>> {
+    ) -> watch::Receiver<Option<AdmitReply>> {
         let mut nodes = self.nodes.lock();
-        let known = nodes.entry(node.to_owned()).or_insert_with(Known::new);
-        known.heard = Instant::now();
-        let begin = || Asked::begin(self.pacer.clone(), tokens, within);
-        known.calls.entry(id.to_owned()).or_insert_with(begin).answer.clone()
+        let node = nodes.entry(node.to_owned()).or_insert_with(NodeCalls::new);
+        node.last_seen = Instant::now();
+        let begin = || AdmittedCall::begin(self.pacer.clone(), tokens, within);
+        node.calls.entry(id.to_owned()).or_insert_with(begin).reply.clone()
     }
 
     fn done(&self, id: &str, used: Option<u64>) {
-        for known in self.nodes.lock().values_mut() {
-            if let Some(asked) = known.calls.remove(id) {
-                let permit = asked.permit.lock().take();
+        for node in self.nodes.lock().values_mut() {
+            if let Some(call) = node.calls.remove(id) {
+                let permit = call.permit.lock().take();
                 if let (Some(permit), Some(used)) = (permit, used) {
                     permit.used(used);
                 }
@@ -356,48 +367,50 @@ impl Keeper {
         }
     }
 
-    /// Takes what somebody says they have under way for all that they have.
-    fn under(&self, node: String, calls: Vec<(String, Under)>) {
+    /// Replaces the known calls of a node by those that it reports.
+    fn replace_calls(&self, node: String, calls: Vec<(String, CallState)>) {
         let mut nodes = self.nodes.lock();
-        let known = nodes.entry(node).or_insert_with(Known::new);
-        known.heard = Instant::now();
-        // What was asked just now may be missing in what was said a moment before.
-        let named = |id: &String| calls.iter().any(|(under, _)| under == id);
-        known.calls.retain(|id, asked| named(id) || asked.since.elapsed() < self.times.report());
-        for (id, under) in calls.into_iter().filter(|(_, under)| !under.waits) {
-            known.calls.entry(id).or_insert_with(|| Asked::adopted(&self.pacer, under.tokens));
+        let node = nodes.entry(node).or_insert_with(NodeCalls::new);
+        node.last_seen = Instant::now();
+        // The report may be older than a call that was requested just now.
+        let reported = |id: &String| calls.iter().any(|(call, _)| call == id);
+        node.calls.retain(|id, call| reported(id) || call.since.elapsed() < self.times.report());
+        for (id, call) in calls.into_iter().filter(|(_, call)| !call.waits) {
+            node.calls.entry(id).or_insert_with(|| AdmittedCall::adopted(&self.pacer, call.tokens));
         }
     }
 }
 
-impl Known {
-    fn new() -> Known {
-        Known { heard: Instant::now(), calls: HashMap::new() }
+impl NodeCalls {
+    fn new() -> NodeCalls {
+        NodeCalls { last_seen: Instant::now(), calls: HashMap::new() }
     }
 }
 
 #[async_trait]
-impl Answering for Keeper {
+impl RpcHandler for Keeper {
     async fn answer(&self, question: Value) -> Value {
         if !self.lease.holds() {
-            return json!(Answer::NotHere);
+            return json!(AdmitReply::NotHere);
         }
         let until =
             |(count, after): (u64, u64)| (count, Instant::now() + Duration::from_millis(after));
         match serde_json::from_value(question) {
-            Ok(Said::Admit { id, node, tokens, within }) => {
-                let mut answer = self.admit(&id, &node, tokens, within);
-                let told = answer.wait_for(Option::is_some).await.ok().and_then(|told| *told);
-                return json!(told.unwrap_or(Answer::NotHere));
+            Ok(KeeperRequest::Admit { id, node, tokens, within }) => {
+                let mut reply = self.admit(&id, &node, tokens, within);
+                let decided = reply.wait_for(Option::is_some).await.ok().and_then(|reply| *reply);
+                return json!(decided.unwrap_or(AdmitReply::NotHere));
             }
-            Ok(Said::Done { id, used }) => self.done(&id, used),
-            Ok(Said::Under { node, calls }) => self.under(node, calls),
-            Ok(Said::Cool { wait }) => self.pacer.cool_down(Duration::from_millis(wait)),
-            Ok(Said::Left { requests, tokens, own }) => {
+            Ok(KeeperRequest::Done { id, used }) => self.done(&id, used),
+            Ok(KeeperRequest::InProgress { node, calls }) => self.replace_calls(node, calls),
+            Ok(KeeperRequest::CoolDown { wait }) => {
+                self.pacer.cool_down(Duration::from_millis(wait))
+            }
+            Ok(KeeperRequest::QuotaLeft { requests, tokens, own }) => {
                 let (requests, tokens) = (requests.map(until), tokens.map(until));
-                self.pacer.learn(Left { requests, tokens }, own);
+                self.pacer.learn(RemainingLimits { requests, tokens }, own);
             }
-            Err(error) => tracing::warn!(%error, "a question about limits is not understood"),
+            Err(error) => tracing::warn!(%error, "invalid rate limit request"),
         }
         Value::Null
     }

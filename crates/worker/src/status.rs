@@ -1,122 +1,128 @@
-//! How a cluster is: who takes part, what waits, what is stuck.
+//! Status of a cluster: nodes, queue, stuck work and dead letters.
 
-use assize_cluster::{Line, Member, Place, RUN, Stream};
+use assize_cluster::{ClusterClient, QueueCounts, RUN, SlotKind, StreamStatus};
 use assize_run::{LeaseHolder, Run, RunFilter, RunId, RunKind, RunStatus, Store};
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use assize_cluster::{DeadLetter, Node, NodeRole, VERSION};
+pub use assize_cluster::{ClusterNode, DeadLetter, NodeRole, VERSION};
 
-/// How a cluster is.
+/// Status of a cluster.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-#[schemars(rename = "ClusterStatus")]
-pub struct Status {
-    pub nodes: Vec<Node>,
-    /// Sandboxes that all workers can have at once, and have.
+pub struct ClusterStatus {
+    pub nodes: Vec<ClusterNode>,
+    /// Number of sandboxes that all workers together can run concurrently.
     pub slots: u32,
+    /// Number of sandboxes in use.
     pub busy: u32,
-    /// Runs that somebody holds, and that wait for somebody.
+    /// Number of runs that a process executes.
     pub running: usize,
+    /// Number of runs that wait for a worker.
     pub waiting: usize,
-    pub queue: Vec<Waiting>,
-    pub streams: Vec<Stream>,
-    pub stuck: Vec<Stuck>,
-    /// Messages that no worker can run, the newest first.
+    pub queue: Vec<QueueStatus>,
+    pub streams: Vec<StreamStatus>,
+    pub stuck: Vec<StuckWork>,
+    /// Jobs that no worker can run, newest first.
     pub dead_letters: Vec<DeadLetter>,
 }
 
-/// Dead letters that are shown.
-const DEAD_LETTERS: usize = 50;
+/// Maximum number of dead letters in the status.
+const MAX_DEAD_LETTERS: usize = 50;
 
-/// A line in which work waits.
+/// Queued jobs with the same requirements.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-#[schemars(rename = "QueueStatus")]
-pub struct Waiting {
+pub struct QueueStatus {
     #[serde(flatten)]
-    pub line: Line,
-    /// How many workers can do it.
+    pub line: QueueCounts,
+    /// Number of workers that meet the requirements.
     pub workers: usize,
 }
 
-/// Something that does not get on.
+/// Work that makes no progress.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-#[schemars(rename = "StuckWork")]
-pub struct Stuck {
+pub struct StuckWork {
+    /// Run id, or number of jobs.
     pub what: String,
     pub why: String,
 }
 
-impl Status {
-    pub async fn of(member: &Member, store: &dyn Store) -> Result<Status, Failure> {
+impl ClusterStatus {
+    pub async fn of(member: &ClusterClient, store: &dyn Store) -> Result<ClusterStatus, Failure> {
         let nodes = member.cluster.who().await?;
-        let workers: Vec<&Node> =
+        let workers: Vec<&ClusterNode> =
             nodes.iter().filter(|node| node.role == NodeRole::Worker).collect();
-        let waiting = |line: Line| {
-            let can =
-                |worker: &&&Node| worker.speaks == VERSION && worker.abilities.meet(&line.needs);
-            Waiting { workers: workers.iter().filter(can).count(), line }
+        let waiting = |line: QueueCounts| {
+            let is_able = |worker: &&&ClusterNode| {
+                worker.speaks == VERSION && worker.abilities.meet(&line.needs)
+            };
+            QueueStatus { workers: workers.iter().filter(is_able).count(), line }
         };
-        let queue: Vec<Waiting> = member.queue.lines().await?.into_iter().map(waiting).collect();
+        let queue: Vec<QueueStatus> =
+            member.queue.lines().await?.into_iter().map(waiting).collect();
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let runs = store.runs(filter).await?;
         let mut stuck = Vec::new();
         for line in &queue {
             if line.line.waiting > 0 && line.workers == 0 {
-                let what = format!("{} pieces of work", line.line.waiting);
-                let why = format!("no worker can do what needs {}", needs(line));
-                stuck.push(Stuck { what, why });
+                let what = format!("{} queued jobs", line.line.waiting);
+                let why = format!("no worker meets the requirements: {}", needs(line));
+                stuck.push(StuckWork { what, why });
             }
         }
         for run in &runs {
             if let Some(why) = why_stuck(member, run, &nodes).await? {
-                stuck.push(Stuck { what: RunId::to_string(&run.id), why });
+                stuck.push(StuckWork { what: RunId::to_string(&run.id), why });
             }
         }
-        let waits = runs.iter().filter(|run| LeaseHolder::is_waiting(run)).count();
-        Ok(Status {
+        let waiting = runs.iter().filter(|run| LeaseHolder::is_waiting(run)).count();
+        Ok(ClusterStatus {
             slots: workers.iter().map(|worker| worker.slots).sum(),
             busy: workers.iter().map(|worker| worker.busy).sum(),
-            running: runs.len() - waits,
-            waiting: waits,
+            running: runs.len() - waiting,
+            waiting,
             queue,
             streams: member.cluster.streams().await?,
             stuck,
-            dead_letters: member.queue.dead_letters(DEAD_LETTERS).await?,
+            dead_letters: member.queue.dead_letters(MAX_DEAD_LETTERS).await?,
             nodes,
         })
     }
 }
 
-/// What a line needs, in words.
-pub fn needs(line: &Waiting) -> String {
+/// Formats the requirements of queued jobs.
+pub fn needs(line: &QueueStatus) -> String {
     let needs = &line.line.needs;
     let labels = needs.labels.iter().map(|(name, value)| format!("{name}={value}"));
-    let mut words: Vec<String> = Vec::new();
-    words.extend((needs.place == Place::Sandbox).then(|| match &needs.isolation {
-        Some(walls) => format!("a sandbox ({walls}) of {} MB", needs.memory),
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend((needs.place == SlotKind::Sandbox).then(|| match &needs.isolation {
+        Some(isolation) => format!("a sandbox ({isolation}) of {} MB", needs.memory),
         None => format!("a sandbox of {} MB", needs.memory),
     }));
-    words.extend(needs.region.as_ref().map(|region| format!("region {region}")));
-    words.extend(labels);
-    if words.is_empty() { "no sandbox".to_owned() } else { words.join(", ") }
+    parts.extend(needs.region.as_ref().map(|region| format!("region {region}")));
+    parts.extend(labels);
+    if parts.is_empty() { "no sandbox".to_owned() } else { parts.join(", ") }
 }
 
-/// Why nobody gets on with a run, if nobody does.
-async fn why_stuck(member: &Member, run: &Run, nodes: &[Node]) -> Result<Option<String>, Failure> {
+/// Why a run makes no progress, if it makes none.
+async fn why_stuck(
+    member: &ClusterClient,
+    run: &Run,
+    nodes: &[ClusterNode],
+) -> Result<Option<String>, Failure> {
     let Some(last) = LeaseHolder::last(run).filter(|_| run.kind != RunKind::Work) else {
         return Ok(None);
     };
     let Some(node) = &last.node else { return Ok(None) };
     let queued = member.queue.has(RUN, run.id.as_str()).await?;
     if LeaseHolder::is_waiting(run) {
-        return Ok((!queued).then(|| "it waits, and is not on the queue yet".to_owned()));
+        return Ok((!queued).then(|| "waits for a worker, but is not queued yet".to_owned()));
     }
-    let there = nodes.iter().find(|one| one.id == *node);
-    Ok(match there {
-        None => Some(format!("{last}, which holds it, does not answer")),
-        Some(there) if !there.holds.iter().any(|held| held == run.id.as_str()) => {
-            Some(format!("{last} has let it go"))
+    let holder = nodes.iter().find(|candidate| candidate.id == *node);
+    Ok(match holder {
+        None => Some(format!("the lease holder ({last}) does not reply")),
+        Some(holder) if !holder.holds.iter().any(|held| held == run.id.as_str()) => {
+            Some(format!("{last} no longer executes it"))
         }
         Some(_) => None,
     })

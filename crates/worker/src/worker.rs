@@ -1,7 +1,7 @@
-//! Worker: executes the jobs that other processes put on the queue.
+//! Worker: takes jobs from the queue and executes them.
 //!
-//! A worker has so many sandboxes at once. Runs of programs and single debates take one each; runs that only call
-//! models and wait take none, so that debates of many runs never wait for each other's runs.
+//! A worker has a fixed number of sandbox slots. A run of a program and a single debate take one slot each. A run that
+//! only calls models and waits for its debates takes none, so that these runs never block the debates of others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use assize_cluster::{
-    Abilities, DEBATE, LIMITS, MOST_TRIES, Member, Node, NodeRole, Place, RUN, RunWork, Taken,
-    VERSION, needs_of,
+    Capabilities, ClusterClient, ClusterNode, DEBATE, Delivery, LIMITS, MOST_TRIES, NodeRole, RUN,
+    RunJobBody, SlotKind, VERSION, needs_of,
 };
-use assize_config::{Isolation, SettingKey, Settings, Wanted};
-use assize_consult::Prepared;
+use assize_config::{Isolation, RequestedIsolation, SettingKey, Settings};
+use assize_consult::DebateSandboxes;
 use assize_run::{
     AnyTrial, Dispatch, LeaseHolder, ResumeRequest, Role, Run, RunFilter, RunId, RunKind,
     RunStatus, Store, StoreError, fail, progress, record_panic, release,
 };
 use assize_sandbox::memory::meminfo;
-use assize_sandbox::{Sandboxes, Spec};
+use assize_sandbox::{SandboxFactory, SandboxSpec};
 use assize_types::{Cancel, CancelReason, Failure, FailureKind, Reporter, unix_millis};
 use async_trait::async_trait;
 use scopeguard::guard;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use crate::debates::{self, DebateWork};
-use crate::grounds::Grounds;
+use crate::debates::{self, QueuedDebate};
+use crate::grounds::BackendCache;
 use crate::{limits, live};
 
-/// How many problems of an evaluation are solved at once, unless the user says.
+/// Default number of problems of an evaluation that are solved concurrently.
 pub const PARALLEL: u32 = 4;
 
 /// Resumes runs of every kind.
 #[async_trait]
-pub trait Resume: Send + Sync {
-    /// Claims a run with these settings; of an evaluation, so many problems are solved at once.
+pub trait ResumeRuns: Send + Sync {
+    /// Claims a run with these settings. `parallel` is the number of problems of an evaluation to solve concurrently.
     async fn resume(
         &self,
         request: &ResumeRequest,
@@ -45,77 +45,77 @@ pub trait Resume: Send + Sync {
     ) -> Result<Box<dyn AnyTrial>, Failure>;
 }
 
-/// The most runs that one worker holds at once which take no sandbox.
-const MOST_RUNS: usize = 64;
+/// Maximum number of concurrent runs of a worker that take no sandbox.
+const MAX_RUNS: usize = 64;
 
-/// What a worker offers.
+/// Capacity and labels that a worker offers to the cluster.
 #[derive(Debug, Clone)]
-pub struct Offer {
-    /// How many sandboxes it can have at once.
+pub struct WorkerOffer {
+    /// Number of concurrent sandboxes.
     pub slots: u32,
     pub labels: BTreeMap<String, String>,
     pub region: Option<String>,
 }
 
-/// Whoever does what others put on the queue.
+/// Worker: takes jobs from the queue and executes them.
 #[derive(Debug)]
 pub struct Worker {
-    host: Arc<Host>,
-    node: watch::Sender<Node>,
-    /// Sandboxes that it can have.
+    host: Arc<WorkerContext>,
+    node: watch::Sender<ClusterNode>,
+    /// Free sandbox slots.
     slots: Arc<Semaphore>,
-    /// Runs that it can hold besides.
+    /// Free slots for runs that take no sandbox.
     runs: Arc<Semaphore>,
-    /// Providers whose limits it can keep: all of them.
+    /// Free slots for rate limit jobs; more than there are providers.
     keepers: Arc<Semaphore>,
     tasks: TaskTracker,
-    /// Cancelled when it is to stop.
+    /// Cancelled when the worker stops.
     stop: Cancel,
 }
 
-/// What all that is done here shares.
-pub(super) struct Host {
-    pub(super) resume: Arc<dyn Resume>,
-    pub(super) sandboxes: Sandboxes,
+/// State that all jobs of a worker share.
+pub(super) struct WorkerContext {
+    pub(super) resume: Arc<dyn ResumeRuns>,
+    pub(super) sandboxes: SandboxFactory,
     pub(super) reporter: Arc<dyn Reporter>,
-    pub(super) member: Arc<Member>,
+    pub(super) member: Arc<ClusterClient>,
     pub(super) store: Arc<dyn Store>,
-    grounds: Grounds,
-    /// How many debates were begun here.
+    grounds: BackendCache,
+    /// Number of debates that this worker has started.
     pub(super) debates: AtomicU64,
 }
 
-impl std::fmt::Debug for Host {
+impl std::fmt::Debug for WorkerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host").finish_non_exhaustive()
     }
 }
 
-/// How work ended here.
-pub(super) enum Outcome {
-    /// It is done, or nobody wants it any more.
+/// Outcome of a job on this worker.
+pub(super) enum JobOutcome {
+    /// The job is done, or no longer needed.
     Done,
-    /// It could not be done here; elsewhere it may be.
+    /// This worker cannot execute the job; another worker may.
     NotHere { why: String },
-    /// We are told to stop; somebody else can go on at once.
+    /// This worker stops; another worker can continue at once.
     Paused,
-    /// Somebody else has it, or will do it.
+    /// Another worker executes the job; it is redelivered after this time.
     Later { after: Duration },
-    /// It is under way here, and came back after we were silent for a while.
+    /// This worker executes the job already; it was redelivered because the lease was not renewed in time.
     Ours,
-    /// Somebody else has taken it from us.
+    /// The lease is lost: another worker has the job.
     Lost,
-    /// No worker can run it.
+    /// No worker can run the job.
     DeadLetter { why: String },
 }
 
-impl Host {
-    /// What it takes to debate in such sandboxes.
+impl WorkerContext {
+    /// The sandbox backend for debates with these requirements.
     pub(super) async fn ground(
         &self,
         isolation: Option<&str>,
-        spec: &Spec,
-    ) -> Result<Arc<Prepared>, Failure> {
+        spec: &SandboxSpec,
+    ) -> Result<Arc<DebateSandboxes>, Failure> {
         self.grounds.get(&self.sandboxes, isolation, spec).await
     }
 
@@ -138,21 +138,21 @@ impl Host {
 }
 
 impl Worker {
-    /// A worker that executes jobs in these sandboxes.
+    /// Creates a worker that executes jobs in these sandboxes.
     pub fn new(
-        member: Arc<Member>,
-        sandboxes: Sandboxes,
+        member: Arc<ClusterClient>,
+        sandboxes: SandboxFactory,
         isolations: &[Isolation],
         reporter: Arc<dyn Reporter>,
-        resume: Arc<dyn Resume>,
-        offer: &Offer,
+        resume: Arc<dyn ResumeRuns>,
+        offer: &WorkerOffer,
     ) -> Worker {
-        let host = Host {
+        let host = WorkerContext {
             resume,
             sandboxes,
             reporter,
             store: member.store.clone(),
-            grounds: Grounds::default(),
+            grounds: BackendCache::default(),
             debates: AtomicU64::new(0),
             member: member.clone(),
         };
@@ -160,27 +160,27 @@ impl Worker {
             host: Arc::new(host),
             node: watch::Sender::new(describe(&member, offer, isolations)),
             slots: Arc::new(Semaphore::new(offer.slots as usize)),
-            runs: Arc::new(Semaphore::new(MOST_RUNS)),
-            keepers: Arc::new(Semaphore::new(MOST_RUNS)),
+            runs: Arc::new(Semaphore::new(MAX_RUNS)),
+            keepers: Arc::new(Semaphore::new(MAX_RUNS)),
             tasks: TaskTracker::new(),
             stop: Cancel::new(),
         }
     }
 
-    /// What it is to others.
-    pub fn node(&self) -> Node {
+    /// This worker as the cluster sees it.
+    pub fn node(&self) -> ClusterNode {
         self.node.borrow().clone()
     }
 
-    /// Does what there is to do, until it is told to stop. What is under way then goes on elsewhere.
+    /// Executes jobs until `cancel` fires. Other workers then resume the jobs in progress.
     pub async fn run(self, cancel: Cancel) -> Result<(), Failure> {
-        let _here = self.host.member.cluster.announce(self.node.subscribe()).await?;
+        let _announced = self.host.member.cluster.announce(self.node.subscribe()).await?;
         let worker = Arc::new(self);
         worker.tasks.spawn(worker.host.clone().warm_up());
         let ended = tokio::select! {
-            ended = worker.clone().take_all(Place::Sandbox) => ended,
-            ended = worker.clone().take_all(Place::Run) => ended,
-            ended = worker.clone().take_all(Place::Keeper) => ended,
+            ended = worker.clone().take_jobs(SlotKind::Sandbox) => ended,
+            ended = worker.clone().take_jobs(SlotKind::Run) => ended,
+            ended = worker.clone().take_jobs(SlotKind::Keeper) => ended,
             ended = worker.sweep() => ended,
             _ = cancel.cancelled() => Ok(()),
         };
@@ -191,143 +191,149 @@ impl Worker {
         Ok(ended?)
     }
 
-    /// Takes what needs such a place, as long as there is one.
-    async fn take_all(self: Arc<Self>, place: Place) -> Result<(), StoreError> {
-        let room = match place {
-            Place::Sandbox => &self.slots,
-            Place::Run => &self.runs,
-            Place::Keeper => &self.keepers,
+    /// Takes jobs for one kind of slot whenever a slot is free.
+    async fn take_jobs(self: Arc<Self>, place: SlotKind) -> Result<(), StoreError> {
+        let slots = match place {
+            SlotKind::Sandbox => &self.slots,
+            SlotKind::Run => &self.runs,
+            SlotKind::Keeper => &self.keepers,
         };
         loop {
-            let Ok(permit) = room.clone().acquire_owned().await else { return Ok(()) };
+            let Ok(permit) = slots.clone().acquire_owned().await else { return Ok(()) };
             let abilities = self.node.borrow().abilities.clone();
-            let taken = self.host.member.queue.take(&abilities, place).await?;
+            let delivery = self.host.member.queue.take(&abilities, place).await?;
             let worker = self.clone();
-            self.tasks.spawn(async move { worker.work(taken, permit, place).await });
+            self.tasks.spawn(async move { worker.process(delivery, permit, place).await });
         }
     }
 
-    async fn work(&self, taken: Taken, permit: OwnedSemaphorePermit, place: Place) {
-        // A sandbox that is in use, as others see it.
-        let _busy = (place == Place::Sandbox).then(|| {
+    async fn process(&self, delivery: Delivery, permit: OwnedSemaphorePermit, place: SlotKind) {
+        // Announces to the cluster that a sandbox is in use.
+        let _busy = (place == SlotKind::Sandbox).then(|| {
             self.node.send_modify(|node| node.busy += 1);
             guard((), |()| self.node.send_modify(|node| node.busy -= 1))
         });
-        let (what, tries) = (taken.work.to_string(), taken.tries);
-        tracing::info!(work = what, tries, "taken");
-        let outcome = match taken.work.kind.as_str() {
-            RUN => match taken.body() {
-                Ok(RunWork { run }) => self.hold_run(&run, tries, None).await,
-                Err(why) => self.refuse_undecodable(&taken, why).await,
+        let (job, tries) = (delivery.work.to_string(), delivery.tries);
+        tracing::info!(work = job, tries, "job taken");
+        let outcome = match delivery.work.kind.as_str() {
+            RUN => match delivery.body() {
+                Ok(RunJobBody { run }) => self.execute_run(&run, tries, None).await,
+                Err(why) => self.refuse_undecodable(&delivery, why).await,
             },
-            DEBATE => match taken.body::<DebateWork>() {
+            DEBATE => match delivery.body::<QueuedDebate>() {
                 Ok(work) => {
-                    let (lease, stop) = (taken.lease(), self.stop.child());
-                    let held = debates::hold(&self.host, work, &stop);
-                    tokio::pin!(held);
+                    let (lease, stop) = (delivery.lease(), self.stop.child());
+                    let debate = debates::hold(&self.host, work, &stop);
+                    tokio::pin!(debate);
                     tokio::select! {
-                        outcome = &mut held => outcome,
+                        outcome = &mut debate => outcome,
                         () = lease.lost() => {
                             stop.cancel(CancelReason::LeaseLost);
-                            held.await;
-                            Outcome::Lost
+                            debate.await;
+                            JobOutcome::Lost
                         }
                     }
                 }
                 // The lease holder of the run counts its jobs that are removed from the queue.
-                Err(why) => Outcome::DeadLetter { why },
+                Err(why) => JobOutcome::DeadLetter { why },
             },
             LIMITS => {
-                let lease = taken.lease();
-                let about = taken.work.about.clone();
-                self.node.send_modify(|node| node.keeps.push(about.clone()));
-                let kept = limits::keep(&self.host, &taken.work, tries, lease, &self.stop).await;
-                self.node.send_modify(|node| node.keeps.retain(|one| *one != about));
-                kept
+                let lease = delivery.lease();
+                let provider = delivery.work.about.clone();
+                self.node.send_modify(|node| node.keeps.push(provider.clone()));
+                let outcome =
+                    limits::keep(&self.host, &delivery.work, tries, lease, &self.stop).await;
+                self.node.send_modify(|node| node.keeps.retain(|kept| *kept != provider));
+                outcome
             }
             other => {
                 let why = format!("unknown kind of job `{other}`");
                 if tries < MOST_TRIES {
-                    // A newer worker may know it.
-                    Outcome::NotHere { why }
+                    // A newer worker may know this kind.
+                    JobOutcome::NotHere { why }
                 } else {
-                    Outcome::DeadLetter { why }
+                    JobOutcome::DeadLetter { why }
                 }
             }
         };
         match outcome {
-            Outcome::Done => taken.done().await,
-            Outcome::Paused => taken.give_back(Duration::ZERO).await,
-            // Should whoever has it die, it is there.
-            Outcome::Later { after } => taken.give_back(after).await,
-            Outcome::Ours => {
+            JobOutcome::Done => delivery.done().await,
+            JobOutcome::Paused => delivery.give_back(Duration::ZERO).await,
+            // Keeps the job on the queue, in case the worker that executes it dies.
+            JobOutcome::Later { after } => delivery.give_back(after).await,
+            JobOutcome::Ours => {
                 drop(permit);
-                let run = taken.work.about.clone();
+                let run = delivery.work.about.clone();
                 let mut node = self.node.subscribe();
                 let _ = node.wait_for(|node| !node.holds.contains(&run)).await;
-                // Whoever takes it sees whether there is more to be done.
-                return taken.give_back(Duration::ZERO).await;
+                // The next worker finds out whether the run has ended.
+                return delivery.give_back(Duration::ZERO).await;
             }
-            Outcome::NotHere { why } => {
-                self.host.reporter.warn(&format!("{what} is not done here: {why}"));
-                taken.give_back(self.host.member.cluster.times().retry()).await;
+            JobOutcome::NotHere { why } => {
+                self.host.reporter.warn(&format!("{job} cannot run on this worker: {why}"));
+                delivery.give_back(self.host.member.cluster.times().retry()).await;
             }
-            Outcome::DeadLetter { why } => {
-                self.host.reporter.warn(&format!("{what} is a dead letter: {why}"));
-                taken.dead_letter(&why).await;
+            JobOutcome::DeadLetter { why } => {
+                self.host.reporter.warn(&format!("{job} moved to the dead letters: {why}"));
+                delivery.dead_letter(&why).await;
             }
-            // Our word would count for whoever has it.
-            Outcome::Lost => drop(taken),
+            // An ack or nack from here would affect the worker that has the job now.
+            JobOutcome::Lost => drop(delivery),
         }
         drop(permit);
     }
 
-    /// Refuses a run whose job cannot be decoded here: another worker may decode it. The run fails once it was
-    /// tried often and no other worker is there. The job then becomes a dead letter, and so does the job of a run
-    /// that is over or unknown.
-    async fn refuse_undecodable(&self, taken: &Taken, why: String) -> Outcome {
-        let Ok(id) = taken.work.about.parse::<RunId>() else { return Outcome::DeadLetter { why } };
+    /// Refuses a job that this worker cannot decode, because another worker may. If no worker can, the run fails and
+    /// the job becomes a dead letter, as does the job of a run that has ended or is unknown.
+    async fn refuse_undecodable(&self, delivery: &Delivery, why: String) -> JobOutcome {
+        let Ok(id) = delivery.work.about.parse::<RunId>() else {
+            return JobOutcome::DeadLetter { why };
+        };
         let failure = Failure::new(FailureKind::Environment, why.clone())
             .hint("run the same version of assize on all machines of the cluster");
-        match self.hold_run(&id, taken.tries, Some(failure)).await {
-            Outcome::Done => Outcome::DeadLetter { why },
+        match self.execute_run(&id, delivery.tries, Some(failure)).await {
+            JobOutcome::Done => JobOutcome::DeadLetter { why },
             outcome => outcome,
         }
     }
 
-    /// Runs a run to its end, unless another worker holds its lease; or records why this worker cannot begin it.
-    async fn hold_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> Outcome {
-        match self.try_to_hold(id, tries, cannot).await {
+    /// Executes a run, unless another worker holds its lease. With `cannot`, records why this worker cannot start it.
+    async fn execute_run(&self, id: &RunId, tries: u64, cannot: Option<Failure>) -> JobOutcome {
+        match self.try_execute_run(id, tries, cannot).await {
             Ok(outcome) => outcome,
-            Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => Outcome::Done,
-            Err(StoreError::Fenced(_)) => Outcome::Lost,
-            Err(error) => Outcome::NotHere { why: error.to_string() },
+            Err(StoreError::NoSuchRun(_) | StoreError::Done(_)) => JobOutcome::Done,
+            Err(StoreError::Fenced(_)) => JobOutcome::Lost,
+            Err(error) => JobOutcome::NotHere { why: error.to_string() },
         }
     }
 
-    async fn try_to_hold(
+    async fn try_execute_run(
         &self,
         id: &RunId,
         tries: u64,
         cannot: Option<Failure>,
-    ) -> Result<Outcome, StoreError> {
-        let Host { sandboxes, member, store, .. } = &*self.host;
+    ) -> Result<JobOutcome, StoreError> {
+        let WorkerContext { sandboxes, member, store, .. } = &*self.host;
         let run = store.run(id).await?;
         if run.status != RunStatus::Running {
-            return Ok(Outcome::Done);
+            return Ok(JobOutcome::Done);
+        }
+        if !is_for_workers(&run) {
+            let why = "only the process that started the run can execute it".to_owned();
+            return Ok(JobOutcome::DeadLetter { why });
         }
         let (last, waits) = (LeaseHolder::last(&run), LeaseHolder::is_waiting(&run));
         if !waits && self.is_held(&run).await? {
-            // It was put on the queue twice, or whoever holds it was silent for a while.
+            // The run was queued twice, or its lease holder did not renew the job's lease for a while.
             let ours = self.node.borrow().holds.iter().any(|held| held == id.as_str());
             let after = member.cluster.times().lease();
-            return Ok(if ours { Outcome::Ours } else { Outcome::Later { after } });
+            return Ok(if ours { JobOutcome::Ours } else { JobOutcome::Later { after } });
         }
         let refused = last.as_ref().map(|last| last.refused.clone()).unwrap_or_default();
         if refused.contains(&member.id) && member.others_for(&needs_of(&run), &refused).await? {
-            return Ok(Outcome::Later { after: member.cluster.times().retry() });
+            return Ok(JobOutcome::Later { after: member.cluster.times().retry() });
         }
-        // A run that is held here, as others see it.
+        // Announces to the cluster that this worker executes the run.
         self.node.send_modify(|node| node.holds.push(id.to_string()));
         let _holds = guard((), |()| {
             self.node.send_modify(|node| {
@@ -343,76 +349,74 @@ impl Worker {
             Err(failure) => return self.refuse(id, failure, tries).await,
         };
         if run.epoch > 1 || !waits {
-            let mut nobody =
+            let mut holder =
                 last.unwrap_or_else(|| LeaseHolder::this_process(Role::Worker, Some(&member.id)));
             if !waits {
-                // Whoever gets on may die as often as they like.
+                // Only consecutive deaths without progress count.
                 let records = progress(&store.records(id).await?);
-                let got_on = nobody.records.is_none_or(|before| records > before);
-                nobody.deaths = if got_on { 0 } else { nobody.deaths + 1 };
+                let progressed = holder.records.is_none_or(|before| records > before);
+                holder.deaths = if progressed { 0 } else { holder.deaths + 1 };
             }
-            let deaths = nobody.deaths;
-            // From here on whoever held it is told so, should they not be dead after all.
-            let claim = store.claim(id, &nobody.released().to_text(), Some(run.epoch)).await?;
+            let deaths = holder.deaths;
+            // Fences the old lease holder, in case it is still alive.
+            let claim = store.claim(id, &holder.released().to_text(), Some(run.epoch)).await?;
             if deaths >= MOST_TRIES {
-                let why = format!(
-                    "{deaths} workers have begun it, one after the other, and none got on with it or said why"
-                );
+                let why = format!("{deaths} workers in a row stopped without progress or an error");
                 let failure = Failure::new(FailureKind::Environment, why);
                 fail(&**store, id, Some(claim.epoch), &failure).await;
-                return Ok(Outcome::Done);
+                return Ok(JobOutcome::Done);
             }
         }
         if let Some(failure) = cannot {
             return self.refuse(id, failure, tries).await;
         }
-        let more = self.more_places(&run);
-        let parallel = u32::try_from(1 + more.len()).unwrap_or(1);
+        let extra = self.extra_slots(&run);
+        let parallel = u32::try_from(1 + extra.len()).unwrap_or(1);
         let request = ResumeRequest { run: id.to_string(), take_over: false };
         match self.host.resume.resume(&request, settings, parallel).await {
-            Ok(trial) => Ok(self.hold(trial).await),
+            Ok(trial) => Ok(self.execute(trial).await),
             Err(failure) => self.refuse(id, failure, tries).await,
         }
     }
 
-    /// Notes that a run cannot be begun here. It has failed once it was tried often, and nobody else is there.
+    /// Records that this worker cannot start a run. The run fails after the last delivery, if no other worker is there.
     async fn refuse(
         &self,
         id: &RunId,
         failure: Failure,
         tries: u64,
-    ) -> Result<Outcome, StoreError> {
-        let Host { member, store, .. } = &*self.host;
+    ) -> Result<JobOutcome, StoreError> {
+        let WorkerContext { member, store, .. } = &*self.host;
         let run = store.run(id).await?;
-        let Some(mut nobody) = LeaseHolder::last(&run).filter(|_| LeaseHolder::is_waiting(&run))
+        let Some(mut holder) = LeaseHolder::last(&run).filter(|_| LeaseHolder::is_waiting(&run))
         else {
-            // Somebody else has begun it.
-            return Ok(Outcome::Later { after: member.cluster.times().lease() });
+            // Another worker has started the run.
+            return Ok(JobOutcome::Later { after: member.cluster.times().lease() });
         };
-        nobody.refused.insert(member.id.clone());
+        holder.refused.insert(member.id.clone());
         let given_up =
-            tries >= MOST_TRIES && member.nobody_for(&needs_of(&run), &nobody.refused).await?;
-        let claim = store.claim(id, &nobody.to_text(), Some(run.epoch)).await?;
+            tries >= MOST_TRIES && member.no_worker_for(&needs_of(&run), &holder.refused).await?;
+        let claim = store.claim(id, &holder.to_text(), Some(run.epoch)).await?;
         if given_up {
-            let failure = failure.within("no worker could begin it");
+            let failure = failure.within("no worker could start the run");
             fail(&**store, id, Some(claim.epoch), &failure).await;
-            return Ok(Outcome::Done);
+            return Ok(JobOutcome::Done);
         }
-        Ok(Outcome::NotHere { why: failure.message().to_owned() })
+        Ok(JobOutcome::NotHere { why: failure.message().to_owned() })
     }
 
-    /// Whether whoever took a run last still holds it: that they live is not enough.
+    /// Whether the last lease holder of a run still executes it. A node that is alive may have dropped the run.
     async fn is_held(&self, run: &Run) -> Result<bool, StoreError> {
         let Some(node) = LeaseHolder::last(run).and_then(|last| last.node) else {
             return Ok(false);
         };
-        let Member { cluster, id, .. } = &*self.host.member;
+        let ClusterClient { cluster, id, .. } = &*self.host.member;
         let (begun, reconnect) = (Instant::now(), cluster.times().reconnect());
         loop {
             if let Some(node) = cluster.node(&node).await? {
                 return Ok(node.holds.iter().any(|held| held == run.id.as_str()));
             }
-            // They may be on their way to another server, and so may we.
+            // The holder or this worker may be reconnecting to another server.
             if begun.elapsed() >= reconnect && cluster.is_there(id).await? {
                 return Ok(false);
             }
@@ -420,23 +424,23 @@ impl Worker {
         }
     }
 
-    /// More sandboxes for what can use several at once, as far as they are free.
-    fn more_places(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
-        let wanted = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
-        (0..wanted).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
+    /// Takes free sandbox slots in addition to the first, for a run that can use several.
+    fn extra_slots(&self, run: &Run) -> Vec<OwnedSemaphorePermit> {
+        let usable = if run.kind == RunKind::Eval { PARALLEL - 1 } else { 0 };
+        (0..usable).map_while(|_| self.slots.clone().try_acquire_owned().ok()).collect()
     }
 
-    async fn hold(&self, mut trial: Box<dyn AnyTrial>) -> Outcome {
-        let Host { member, store, .. } = &*self.host;
-        let (id, life) = (trial.run().id.clone(), trial.run().epoch);
-        let _watched = match trial.live_output() {
+    async fn execute(&self, mut trial: Box<dyn AnyTrial>) -> JobOutcome {
+        let WorkerContext { member, store, .. } = &*self.host;
+        let (id, epoch) = (trial.run().id.clone(), trial.run().epoch);
+        let _published = match trial.live_output() {
             Some(live) => live::show(member, &id, live.clone()).await.ok(),
             None => None,
         };
-        let held = std::panic::AssertUnwindSafe(trial.execute(self.stop.child()));
-        let held = futures_util::FutureExt::catch_unwind(held).await;
-        let paused = match held {
-            Ok(Ok(())) => return Outcome::Done,
+        let executed = std::panic::AssertUnwindSafe(trial.execute(self.stop.child()));
+        let executed = futures_util::FutureExt::catch_unwind(executed).await;
+        let paused = match executed {
+            Ok(Ok(())) => return JobOutcome::Done,
             Ok(Err(broke)) if broke.is_paused => true,
             Ok(Err(broke)) => {
                 tracing::info!(run = %id, why = broke.failure.message(), "run ended early");
@@ -448,53 +452,51 @@ impl Worker {
             }
         };
         match store.run(&id).await {
-            Ok(run) if run.status != RunStatus::Running => Outcome::Done,
-            Ok(run) if run.epoch != life => Outcome::Lost,
+            Ok(run) if run.status != RunStatus::Running => JobOutcome::Done,
+            Ok(run) if run.epoch != epoch => JobOutcome::Lost,
             Ok(_) => {
-                release(&**store, &id, life).await;
+                release(&**store, &id, epoch).await;
                 if !paused {
-                    let why = "its last word could not be written down".to_owned();
-                    return Outcome::NotHere { why };
+                    let why = "cannot store how the run ended".to_owned();
+                    return JobOutcome::NotHere { why };
                 }
-                // Nobody failed: it is put on the queue anew, and not given back.
-                let put = async { member.enqueue(&store.run(&id).await?).await };
-                put.await.map_or(Outcome::Paused, |()| Outcome::Done)
+                // A new job, not a redelivery, which would count as a failed attempt.
+                let queued = async { member.enqueue(&store.run(&id).await?).await };
+                queued.await.map_or(JobOutcome::Paused, |()| JobOutcome::Done)
             }
-            Err(StoreError::NoSuchRun(_)) => Outcome::Done,
-            Err(error) => Outcome::NotHere { why: error.to_string() },
+            Err(StoreError::NoSuchRun(_)) => JobOutcome::Done,
+            Err(error) => JobOutcome::NotHere { why: error.to_string() },
         }
     }
 
-    /// Puts on the queue what was left behind: by those who died before they had put it there, and the like.
+    /// Periodically queues abandoned runs, which have no job, for example because a process died before queueing it.
     async fn sweep(&self) -> Result<(), StoreError> {
         let mut before: HashMap<RunId, u64> = HashMap::new();
         loop {
-            // Not all at once.
+            // Random, so that not all workers sweep at the same time.
             let interval = self.host.member.cluster.times().sweep();
             tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             match self.sweep_once(&before).await {
                 Ok(seen) => before = seen,
                 Err(error @ StoreError::Newer { .. }) => return Err(error),
-                Err(error) => tracing::warn!(%error, "runs that were left behind were not found"),
+                Err(error) => tracing::warn!(%error, "cannot look for abandoned runs"),
             }
         }
     }
 
-    /// The runs that are under way, each in its life: those that were before, and nobody has, are put on the queue.
+    /// Returns unfinished runs with their epochs. Queues those also in `before`, if no process executes them.
     async fn sweep_once(
         &self,
         before: &HashMap<RunId, u64>,
     ) -> Result<HashMap<RunId, u64>, StoreError> {
-        let Host { member, store, .. } = &*self.host;
-        // Others may have been replaced by those who speak otherwise.
+        let WorkerContext { member, store, .. } = &*self.host;
+        // The cluster may have been upgraded to another protocol version.
         member.queue.check_version().await?;
         member.store.finish_removals().await?;
         let filter = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
         let mut seen = HashMap::new();
         for run in store.runs(filter).await? {
-            let last = LeaseHolder::last(&run);
-            let ours = last.as_ref().is_some_and(|last| last.node.is_some());
-            if !ours || run.kind == RunKind::Work {
+            if !is_for_workers(&run) {
                 continue;
             }
             seen.insert(run.id.clone(), run.epoch);
@@ -504,7 +506,7 @@ impl Worker {
                 continue;
             }
             if LeaseHolder::is_waiting(&run) || !self.is_held(&run).await? {
-                tracing::info!(run = %run.id, "put on the queue again");
+                tracing::info!(run = %run.id, "abandoned run queued again");
                 member.enqueue(&run).await?;
             }
         }
@@ -512,10 +514,16 @@ impl Worker {
     }
 }
 
-/// What a worker is to others.
-fn describe(member: &Member, offer: &Offer, isolations: &[Isolation]) -> Node {
+/// Whether workers execute a run. A message on the queue can name any run of the store.
+fn is_for_workers(run: &Run) -> bool {
+    let of_cluster = LeaseHolder::last(run).is_some_and(|last| last.node.is_some());
+    of_cluster && run.kind != RunKind::Work
+}
+
+/// Describes a worker to the cluster.
+fn describe(member: &ClusterClient, offer: &WorkerOffer, isolations: &[Isolation]) -> ClusterNode {
     let memory = memory() / u64::from(offer.slots.max(1));
-    let abilities = Abilities {
+    let abilities = Capabilities {
         isolations: isolations_met(isolations),
         memory,
         labels: offer.labels.clone(),
@@ -524,10 +532,15 @@ fn describe(member: &Member, offer: &Offer, isolations: &[Isolation]) -> Node {
     node(member, NodeRole::Worker, offer.slots, abilities)
 }
 
-/// This process as others see it.
-pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -> Node {
+/// Describes this process to the cluster.
+pub fn node(
+    member: &ClusterClient,
+    role: NodeRole,
+    slots: u32,
+    abilities: Capabilities,
+) -> ClusterNode {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Node {
+    ClusterNode {
         id: member.id.clone(),
         role,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -543,7 +556,7 @@ pub fn node(member: &Member, role: NodeRole, slots: u32, abilities: Abilities) -
     }
 }
 
-/// Memory of this machine, or of the container that this is, in megabytes.
+/// Memory of this machine or, if lower, the limit of its container, in megabytes.
 fn memory() -> u64 {
     let limit = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -551,10 +564,13 @@ fn memory() -> u64 {
     meminfo("MemTotal").map_or(limit, |bytes| bytes.min(limit)) >> 20
 }
 
-/// The isolations that a worker meets, as they are asked for.
+/// All values of the isolation setting that a worker satisfies with the available backends.
 fn isolations_met(available: &[Isolation]) -> Vec<String> {
-    let exactly = available.iter().map(|isolation| Wanted::Exactly(*isolation));
+    let exactly = available.iter().map(|isolation| RequestedIsolation::Exactly(*isolation));
     let strongest = available.iter().max().copied();
     let at_least = Isolation::ALL.into_iter().filter(|floor| Some(*floor) <= strongest);
-    exactly.chain(at_least.map(Wanted::AtLeast)).map(|wanted| wanted.to_string()).collect()
+    exactly
+        .chain(at_least.map(RequestedIsolation::AtLeast))
+        .map(|value| value.to_string())
+        .collect()
 }

@@ -1,9 +1,9 @@
-//! Changing files of the workspace, all of them or none.
+//! Replaces files of the workspace, all of them or none.
 //!
-//! What is to come is staged first: written beside the drafts, with owner and permissions, and on the disk.
-//! Then the intent is written down by the caller, and only then each staged file changes places with its
-//! original, in one step of the kernel. A staged file that still holds what is to come has therefore not been
-//! applied; every other has. Whoever finds an intent after a crash needs to know no more than that.
+//! First the new content is staged: written next to the drafts, with owner and permissions, and synced to disk. Then
+//! the caller records the intent. Only then is each staged file atomically exchanged with its original. So after a
+//! crash, a staged file that still holds the new content has not been applied, and every other file has. That is all
+//! recovery needs to know.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,92 +19,96 @@ use rustix::process::{Gid, Uid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::copies::Copies;
-use crate::folder::Folder;
-use crate::inside::Inside;
+use crate::copies::ContentStore;
+use crate::folder::FolderHandle;
+use crate::inside::WorkspacePath;
 use crate::workspace::{FileError, Workspace};
 
-/// The permissions of a new file, before the umask.
+/// Permissions of a new file, before the umask.
 const NEW_FILE: u32 = 0o644;
-/// The permissions of one that is yet to get those of another.
-const UNSEEN: u32 = 0o600;
+/// Initial permissions of a staged file that will get those of the file it replaces.
+const PRIVATE_FILE: u32 = 0o600;
 
-/// A change of files that could not be made.
+/// Why a change could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// A file is not what it should be.
-    #[error("`{0}` has changed meanwhile")]
+    /// A file does not have the expected content.
+    #[error("`{0}` has changed in the meantime")]
     Conflict(String),
     #[error("`{path}`: {error}")]
     File { path: String, error: FileError },
-    /// And what had been changed before could not be changed back.
-    #[error("{error}; and `{stayed}` could not be changed back")]
+    /// The change failed, and some files could not be restored.
+    #[error("{error}; `{stayed}` could not be restored")]
     Half { error: Box<ApplyError>, stayed: String },
 }
 
-/// A file that changes from one content to another; `None` is no file.
+/// Replacement of one file's content; `None` means that the file does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ReplacedFile")]
-pub struct Replacing {
+pub struct FileReplacement {
     pub path: String,
     pub before: Option<Fingerprint>,
     pub after: Option<Fingerprint>,
 }
 
-/// One file that is to change, and where it is staged.
+/// One file of a change and the name of its staged copy.
 #[derive(Debug)]
-pub struct Item<'a> {
-    change: &'a Replacing,
-    path: Inside,
+pub struct StagedFile<'a> {
+    change: &'a FileReplacement,
+    path: WorkspacePath,
     staged: String,
 }
 
-/// What changes files of a workspace.
+/// Applies changes to the files of a workspace.
 #[derive(Debug)]
 pub struct Applier<'a> {
     pub workspace: &'a Workspace,
-    pub staging: &'a Folder,
-    /// What files hold before and after a change.
-    pub copies: &'a Copies,
+    pub staging: &'a FolderHandle,
+    /// Contents of files before and after a change.
+    pub copies: &'a ContentStore,
 }
 
 impl Applier<'_> {
-    /// The files of a change, which is known by a number of its own.
-    fn items<'c>(&self, change: u64, files: &'c [Replacing]) -> Result<Vec<Item<'c>>, ApplyError> {
-        let item = |(index, file): (usize, &'c Replacing)| {
+    /// Resolves the files of change number `change`.
+    fn items<'c>(
+        &self,
+        change: u64,
+        files: &'c [FileReplacement],
+    ) -> Result<Vec<StagedFile<'c>>, ApplyError> {
+        let item = |(index, file): (usize, &'c FileReplacement)| {
             let path = self.workspace.inside(&file.path).map_err(|error| ApplyError::File {
                 path: file.path.clone(),
                 error: FileError::Io(std::io::Error::other(error)),
             })?;
-            Ok(Item { change: file, path, staged: format!("{change}-{index}") })
+            Ok(StagedFile { change: file, path, staged: format!("{change}-{index}") })
         };
         files.iter().enumerate().map(item).collect()
     }
 
-    /// Stages the new content of a change, which is known by a number of its own.
+    /// Stages the new content of the files of change number `change`.
     ///
     /// # Errors
-    /// When a file cannot be staged: then none is.
+    /// If a file cannot be staged; then no file is.
     pub fn stage<'c>(
         &self,
         change: u64,
-        files: &'c [Replacing],
-    ) -> Result<Vec<Item<'c>>, ApplyError> {
+        files: &'c [FileReplacement],
+    ) -> Result<Vec<StagedFile<'c>>, ApplyError> {
         let items = self.items(change, files)?;
         self.stage_items(&items)?;
         Ok(items)
     }
 
-    fn stage_items(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
+    fn stage_items(&self, items: &[StagedFile<'_>]) -> Result<(), ApplyError> {
         let staged = items.iter().try_for_each(|item| {
             let Some(after) = item.change.after else { return Ok(()) };
             let stage = || -> Result<(), FileError> {
-                // Left over from a life in which the intent was never written down.
+                // Left over from a process that died before it recorded the intent.
                 self.staging.discard(&item.staged)?;
-                let mode = if item.change.before.is_none() { NEW_FILE } else { UNSEEN };
+                let mode = if item.change.before.is_none() { NEW_FILE } else { PRIVATE_FILE };
                 let mut file = self.staging.create(&item.staged, mode)?;
                 file.write_all(&self.copies.get(after)?)?;
-                self.dress(&file, &item.path)?;
+                self.copy_metadata(&file, &item.path)?;
                 Ok(file.sync_all()?)
             };
             stage().map_err(|source| item.failed(source))
@@ -115,12 +119,12 @@ impl Applier<'_> {
         staged
     }
 
-    /// Gives a staged file the owner, the permissions and the attributes of the file that it replaces.
-    fn dress(&self, staged: &File, path: &Inside) -> Result<(), FileError> {
+    /// Copies owner, permissions and extended attributes of the file to be replaced to its staged file.
+    fn copy_metadata(&self, staged: &File, path: &WorkspacePath) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let original = match self.workspace.root().beneath(path.parts(), flags) {
             Ok(original) => File::from(original),
-            // A new file has what the umask leaves it.
+            // A new file keeps the permissions that the umask leaves it.
             Err(FileError::Missing) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -133,28 +137,28 @@ impl Applier<'_> {
         Ok(fchmod(staged, Mode::from(wanted.mode() & 0o7777))?)
     }
 
-    /// Applies what was staged, after the intent was written down.
+    /// Applies staged items. The caller has recorded the intent.
     ///
     /// # Errors
-    /// When a file is not what it should be: then all is again as it was.
-    pub fn apply(&self, items: &[Item<'_>]) -> Result<(), ApplyError> {
-        self.go_on(items.iter().collect(), Vec::new())
+    /// If a file does not have the expected content; then all files are restored.
+    pub fn apply(&self, items: &[StagedFile<'_>]) -> Result<(), ApplyError> {
+        self.swap_all(items.iter().collect(), Vec::new())
     }
 
-    /// Finishes a change whose process died after the intent was recorded.
+    /// Finishes a change whose process died after it recorded the intent.
     ///
     /// # Errors
-    /// When it cannot be finished: then all is again as it was, but for [`ApplyError::Half`].
-    pub fn resume(&self, change: u64, files: &[Replacing]) -> Result<(), ApplyError> {
+    /// If it cannot be finished; then all files are restored, except with [`ApplyError::Half`].
+    pub fn resume(&self, change: u64, files: &[FileReplacement]) -> Result<(), ApplyError> {
         let items = &self.items(change, files)?;
         let (mut open, mut done) = (Vec::new(), Vec::new());
         let mut wrong = None;
         for item in items {
-            match self.how_far(item) {
-                HowFar::NotYet => open.push(item),
-                HowFar::Done => done.push(item),
-                // What somebody did just then was taken for the original, and is put back.
-                HowFar::Astray => {
+            match self.swap_state(item) {
+                SwapState::Pending => open.push(item),
+                SwapState::Done => done.push(item),
+                // A concurrent edit was swapped out in place of the original. Put it back.
+                SwapState::Misplaced => {
                     let back = self.exchange(item);
                     wrong = Some(match back {
                         Ok(()) => ApplyError::Conflict(item.change.path.clone()),
@@ -164,35 +168,35 @@ impl Applier<'_> {
             }
         }
         if let Some(error) = wrong {
-            return Err(self.give_up(items, &done, error));
+            return Err(self.roll_back(items, &done, error));
         }
         for item in &open {
             if item.change.after.is_some() && self.staged_is(item) != item.change.after {
-                // What was staged was lost with its folder.
+                // The staged file was lost with its folder.
                 if let Err(error) = self.stage_items(std::slice::from_ref(*item)) {
-                    return Err(self.give_up(items, &done, error));
+                    return Err(self.roll_back(items, &done, error));
                 }
             }
         }
-        self.go_on(open, done)
+        self.swap_all(open, done)
     }
 
-    /// Changes the open files; where one cannot be, those that were changed are changed back.
-    fn go_on<'i>(
+    /// Swaps the files in `open`. If one fails, swaps back all that are done.
+    fn swap_all<'i>(
         &self,
-        open: Vec<&'i Item<'i>>,
-        mut done: Vec<&'i Item<'i>>,
+        open: Vec<&'i StagedFile<'i>>,
+        mut done: Vec<&'i StagedFile<'i>>,
     ) -> Result<(), ApplyError> {
-        let all: Vec<&Item<'_>> = done.iter().chain(&open).copied().collect();
+        let all: Vec<&StagedFile<'_>> = done.iter().chain(&open).copied().collect();
         for item in open {
             match self.swap(item) {
                 Ok(()) => done.push(item),
                 Err(error) => {
-                    // Its folder may have failed after it was changed.
-                    if self.how_far(item) == HowFar::Done {
+                    // Syncing its folder may have failed after the swap.
+                    if self.swap_state(item) == SwapState::Done {
                         done.push(item);
                     }
-                    return Err(self.give_up(all, &done, error));
+                    return Err(self.roll_back(all, &done, error));
                 }
             }
         }
@@ -200,15 +204,15 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Takes back what was done. Where even that fails, what was there stays staged, so that whoever comes next can
-    /// finish it, one way or the other.
-    fn give_up<'i>(
+    /// Restores the files in `done` and returns the error. If that fails too, the originals stay staged, so that the
+    /// next recovery can finish or revert the change.
+    fn roll_back<'i>(
         &self,
-        all: impl IntoIterator<Item = &'i Item<'i>>,
-        done: &[&Item<'_>],
+        all: impl IntoIterator<Item = &'i StagedFile<'i>>,
+        done: &[&StagedFile<'_>],
         error: ApplyError,
     ) -> ApplyError {
-        let stay = |item: &&&Item<'_>| self.take_back(item).is_err();
+        let stay = |item: &&&StagedFile<'_>| self.swap_back(item).is_err();
         let stayed: Vec<&str> =
             done.iter().rev().filter(stay).map(|item| item.change.path.as_str()).collect();
         if stayed.is_empty() {
@@ -218,35 +222,35 @@ impl Applier<'_> {
         ApplyError::Half { error: Box::new(error), stayed: stayed.join("`, `") }
     }
 
-    /// Whether a file was changed before the crash.
-    fn how_far(&self, item: &Item<'_>) -> HowFar {
-        let Replacing { before, after, .. } = item.change;
+    /// Determines from the staged file whether a swap happened before the crash.
+    fn swap_state(&self, item: &StagedFile<'_>) -> SwapState {
+        let FileReplacement { before, after, .. } = item.change;
         let now = || self.now(&item.path).ok().flatten();
         match (self.staged_is(item), after) {
-            (Some(staged), Some(after)) if staged == *after => HowFar::NotYet,
-            (Some(staged), Some(_)) if Some(staged) == *before => HowFar::Done,
-            (Some(_), Some(_)) => HowFar::Astray,
-            // What is to go was moved away to be looked at.
-            (Some(staged), None) if Some(staged) == *before => HowFar::Done,
-            (Some(_), None) => HowFar::Astray,
-            // Whether it may go is looked at once more.
-            (None, None) if now().is_some() => HowFar::NotYet,
-            (None, Some(_)) if now() == *before => HowFar::NotYet,
-            (None, _) => HowFar::Done,
+            (Some(staged), Some(after)) if staged == *after => SwapState::Pending,
+            (Some(staged), Some(_)) if Some(staged) == *before => SwapState::Done,
+            (Some(_), Some(_)) => SwapState::Misplaced,
+            // The file to delete was moved to staging for the check of its content.
+            (Some(staged), None) if Some(staged) == *before => SwapState::Done,
+            (Some(_), None) => SwapState::Misplaced,
+            // The check whether the file may be deleted is repeated.
+            (None, None) if now().is_some() => SwapState::Pending,
+            (None, Some(_)) if now() == *before => SwapState::Pending,
+            (None, _) => SwapState::Done,
         }
     }
 
-    fn staged_is(&self, item: &Item<'_>) -> Option<Fingerprint> {
+    fn staged_is(&self, item: &StagedFile<'_>) -> Option<Fingerprint> {
         Some(Fingerprint::of(self.staging.read(&item.staged, u64::MAX - 1).ok()?))
     }
 
-    /// What a file is now; `None` if there is none.
-    fn now(&self, path: &Inside) -> Result<Option<Fingerprint>, FileError> {
+    /// Hash of a file now; `None` if it does not exist.
+    fn now(&self, path: &WorkspacePath) -> Result<Option<Fingerprint>, FileError> {
         Ok(self.workspace.find(path, u64::MAX - 1)?.map(|original| original.sha256))
     }
 
-    /// The folder of a file; made, with those above it, where a new file is to be.
-    fn folder(&self, item: &Item<'_>) -> Result<Folder, FileError> {
+    /// Opens the folder of a file; creates it if the file is new.
+    fn folder(&self, item: &StagedFile<'_>) -> Result<FolderHandle, FileError> {
         let (_, folders) = item.path.parts().split_last().ok_or(FileError::Missing)?;
         match item.change.before {
             None => self.workspace.root().within(folders),
@@ -254,8 +258,8 @@ impl Applier<'_> {
         }
     }
 
-    /// One file changes places with what was staged for it.
-    fn swap(&self, item: &Item<'_>) -> Result<(), ApplyError> {
+    /// Swaps one file with its staged copy.
+    fn swap(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
         match self.try_swap(item) {
             Ok(true) => Ok(()),
             Ok(false) | Err(FileError::Missing) => {
@@ -265,8 +269,8 @@ impl Applier<'_> {
         }
     }
 
-    /// Whether the file was what it should be; where it was not, it still is what it was.
-    fn try_swap(&self, item: &Item<'_>) -> Result<bool, FileError> {
+    /// Returns whether the file had the expected content. If not, it is left unchanged.
+    fn try_swap(&self, item: &StagedFile<'_>) -> Result<bool, FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         let right = match (item.change.before, item.change.after) {
             (None, None) => true,
@@ -275,12 +279,12 @@ impl Applier<'_> {
                 Err(FileError::InTheWay) => false,
                 Err(error) => return Err(error),
             },
-            // Links and what has several names are told apart before anything moves.
+            // Reading detects links and hard links before anything moves.
             (Some(before), _) if self.now(&item.path)? != Some(before) => false,
             (before, Some(_)) => match self.exchange_for(item, before) {
-                // File systems that cannot.
-                Err(FileError::Io(error)) if error.raw_os_error() == INVALID => {
-                    renameat(staging, &item.staged, &folder, name).map_err(moved)?;
+                // The file system does not support `RENAME_EXCHANGE`.
+                Err(FileError::Io(error)) if error.raw_os_error() == EXCHANGE_UNSUPPORTED => {
+                    renameat(staging, &item.staged, &folder, name).map_err(rename_error)?;
                     true
                 }
                 exchanged => exchanged?,
@@ -298,22 +302,22 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// What is staged and what is there change places; where nothing is there, it goes back.
-    fn exchange(&self, item: &Item<'_>) -> Result<(), FileError> {
+    /// Exchanges the staged file and the original; moves a deleted file back.
+    fn exchange(&self, item: &StagedFile<'_>) -> Result<(), FileError> {
         let (folder, name, staging) = (self.folder(item)?, item.path.name(), self.staging);
         match item.change.after {
             Some(_) => {
                 let how = RenameFlags::EXCHANGE;
-                renameat_with(staging, &item.staged, &folder, name, how).map_err(moved)
+                renameat_with(staging, &item.staged, &folder, name, how).map_err(rename_error)
             }
             None => move_to(staging, &item.staged, &folder, name),
         }
     }
 
-    /// Exchanges them if that stages what is expected: else they go back to their places, and this is `false`.
+    /// Exchanges staged file and original if the original is as expected; else restores both and returns `false`.
     fn exchange_for(
         &self,
-        item: &Item<'_>,
+        item: &StagedFile<'_>,
         expected: Option<Fingerprint>,
     ) -> Result<bool, FileError> {
         self.exchange(item)?;
@@ -324,10 +328,10 @@ impl Applier<'_> {
         Ok(right)
     }
 
-    /// Takes back what was applied, if it is still that: whoever has changed it meanwhile keeps what they did.
-    /// What was there is still staged, so that this takes no room.
-    fn take_back(&self, item: &Item<'_>) -> Result<(), ApplyError> {
-        let Replacing { path, before, after } = item.change.clone();
+    /// Reverts one swap if the file still has the applied content; a later edit is kept. The original is still staged,
+    /// so this needs no disk space.
+    fn swap_back(&self, item: &StagedFile<'_>) -> Result<(), ApplyError> {
+        let FileReplacement { path, before, after } = item.change.clone();
         let back = || -> Result<bool, FileError> {
             let folder = self.folder(item)?;
             let right = match (before, after) {
@@ -349,39 +353,39 @@ impl Applier<'_> {
         if back().unwrap_or(false) {
             return Ok(());
         }
-        // What was there is not staged, on a disk that cannot exchange: it is staged once more.
-        let change = Replacing { path, before: after, after: before };
+        // Without `RENAME_EXCHANGE` the original is not staged: stage it again.
+        let change = FileReplacement { path, before: after, after: before };
         let staged = format!("{}-back", item.staged);
-        let back = [Item { change: &change, path: item.path.clone(), staged }];
+        let back = [StagedFile { change: &change, path: item.path.clone(), staged }];
         self.stage_items(&back)?;
         let taken = self.swap(&back[0]);
         self.clear(&back);
         taken
     }
 
-    /// Takes away what is staged.
-    pub fn clear<'i>(&self, items: impl IntoIterator<Item = &'i Item<'i>>) {
+    /// Removes staged files.
+    pub fn clear<'i>(&self, items: impl IntoIterator<Item = &'i StagedFile<'i>>) {
         for item in items {
-            // What stays is taken away by the next who stages.
+            // The next `stage` removes a leftover.
             let _ = self.staging.discard(&item.staged);
         }
     }
 }
 
-/// Moves a file to where nothing is.
-fn move_to(from: &Folder, name: &str, to: &Folder, new: &str) -> Result<(), FileError> {
+/// Moves a file to a name that does not exist yet.
+fn move_to(from: &FolderHandle, name: &str, to: &FolderHandle, new: &str) -> Result<(), FileError> {
     match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // File systems that cannot: a second name fails where there is one, too.
+        // Without `RENAME_NOREPLACE`: creating a hard link fails as well if the name exists.
         Err(Errno::INVAL | Errno::NOSYS) => {
-            linkat(from, name, to, new, AtFlags::empty()).map_err(moved)?;
+            linkat(from, name, to, new, AtFlags::empty()).map_err(rename_error)?;
             Ok(unlinkat(from, name, AtFlags::empty())?)
         }
-        done => done.map_err(moved),
+        done => done.map_err(rename_error),
     }
 }
 
-/// What it means that a file cannot be moved.
-fn moved(error: Errno) -> FileError {
+/// Maps an error of a rename.
+fn rename_error(error: Errno) -> FileError {
     match error {
         Errno::EXIST => FileError::InTheWay,
         Errno::XDEV => FileError::OtherDisk,
@@ -389,25 +393,25 @@ fn moved(error: Errno) -> FileError {
     }
 }
 
-/// What a file system says that cannot exchange two files.
-const INVALID: Option<i32> = Some(Errno::INVAL.raw_os_error());
+/// Error code of a file system that cannot exchange two files.
+const EXCHANGE_UNSUPPORTED: Option<i32> = Some(Errno::INVAL.raw_os_error());
 
-/// How far a file was when the process died.
+/// How far the swap of one file got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HowFar {
-    NotYet,
+enum SwapState {
+    Pending,
     Done,
-    /// Something that is neither was staged in the place of the original.
-    Astray,
+    /// The staged file is neither the original nor the new content.
+    Misplaced,
 }
 
-impl Item<'_> {
+impl StagedFile<'_> {
     fn failed(&self, error: FileError) -> ApplyError {
         ApplyError::File { path: self.change.path.clone(), error }
     }
 }
 
-/// Copies what a file system keeps beside a file, such as access lists, as far as it lets us.
+/// Copies extended attributes, such as access lists, as far as permitted.
 fn copy_attributes(from: &File, to: &File) {
     let mut names = vec![0; 64 << 10];
     let Ok(length) = flistxattr(from, &mut names) else { return };

@@ -1,24 +1,24 @@
-//! Copies of what was there and of what was proposed, by their hash, outside the workspace. The gate judges
-//! and applies copies alone: nobody can change them between one and the other.
+//! Content-addressed copies of original and proposed files, stored outside the workspace. The gate checks and applies
+//! only these copies, so an agent cannot change a file between check and apply.
 
 use std::collections::BTreeSet;
 
 use assize_types::Fingerprint;
 
-use crate::folder::Folder;
+use crate::folder::FolderHandle;
 use crate::workspace::FileError;
 
 #[derive(Debug)]
-pub struct Copies {
-    folder: Folder,
+pub struct ContentStore {
+    folder: FolderHandle,
 }
 
-impl Copies {
-    pub fn new(folder: Folder) -> Copies {
-        Copies { folder }
+impl ContentStore {
+    pub fn new(folder: FolderHandle) -> ContentStore {
+        ContentStore { folder }
     }
 
-    /// Keeps bytes, on the disk.
+    /// Stores bytes durably and returns their hash.
     pub fn keep(&self, bytes: &[u8]) -> Result<Fingerprint, FileError> {
         let hash = Fingerprint::of(bytes);
         if self.get(hash).is_err() {
@@ -27,13 +27,13 @@ impl Copies {
         Ok(hash)
     }
 
-    /// What was kept, if it is still what it was.
+    /// Reads a copy. A copy that no longer matches its hash counts as missing.
     pub fn get(&self, hash: Fingerprint) -> Result<Vec<u8>, FileError> {
         let bytes = self.folder.read(&hash.to_string(), u64::MAX - 1)?;
         if Fingerprint::of(&bytes) == hash { Ok(bytes) } else { Err(FileError::Missing) }
     }
 
-    /// Puts away all but these; gives how many.
+    /// Removes all copies except `wanted`; returns how many were removed.
     pub fn sweep(&self, wanted: &BTreeSet<Fingerprint>) -> Result<usize, FileError> {
         let mut swept = 0;
         for name in self.folder.names()? {

@@ -1,5 +1,5 @@
-//! A folder by its handle, whose files are written whole or not at all: `_handoff/drafts` is one, the one
-//! place that workers write to.
+//! A folder opened by file descriptor, whose files are written atomically. `_handoff/drafts`, the only folder that
+//! agents write to, is one.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,60 +15,60 @@ use rustix::io::Errno;
 
 use crate::workspace::FileError;
 
-/// The folder of the drafts, in [`HANDOFF`](crate::HANDOFF).
+/// Name of the drafts folder in [`HANDOFF`](crate::HANDOFF).
 pub const DRAFTS: &str = "drafts";
 
-/// What an unfinished file begins with; no other does.
+/// Name prefix of unfinished files; finished files never have it.
 pub const UNFINISHED: &str = ".new-";
 
-/// A folder. Files in it are named, never paths.
+/// An open folder. Its methods take file names, never paths.
 #[derive(Debug)]
-pub struct Folder {
+pub struct FolderHandle {
     handle: OwnedFd,
 }
 
-/// A name that no file here can have.
+/// A file name that is not allowed here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a file here")]
-pub struct BadName(pub String);
+#[error("invalid file name `{0}`")]
+pub struct InvalidFileName(pub String);
 
-/// How folders are opened.
+/// Flags to open folders with.
 const FOLDER: OFlags =
     OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl AsFd for Folder {
+impl AsFd for FolderHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 }
 
-impl Folder {
-    /// A folder in it, only if it is there.
-    pub fn existing(&self, name: &str) -> Result<Folder, FileError> {
+impl FolderHandle {
+    /// Opens a subfolder.
+    pub fn existing(&self, name: &str) -> Result<FolderHandle, FileError> {
         check(name)?;
         self.open_folder(name)
     }
 
-    /// A folder at a path of our own, made if need be, for its owner's eyes only.
-    pub fn at(path: &Path) -> Result<Folder, FileError> {
+    /// Opens the folder at a trusted path, creating it with mode 0700.
+    pub fn at(path: &Path) -> Result<FolderHandle, FileError> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Folder { handle: openat(CWD, path, flags, Mode::empty())? })
+        Ok(FolderHandle { handle: openat(CWD, path, flags, Mode::empty())? })
     }
 
-    /// The folder at a path, which is no link.
-    pub(crate) fn open_at(path: &Path) -> io::Result<Folder> {
-        Ok(Folder { handle: openat(CWD, path, FOLDER, Mode::empty())? })
+    /// Opens the folder at a path; fails if it is a symbolic link.
+    pub(crate) fn open_at(path: &Path) -> io::Result<FolderHandle> {
+        Ok(FolderHandle { handle: openat(CWD, path, FOLDER, Mode::empty())? })
     }
 
-    /// A folder in it, made if need be.
-    pub fn folder(&self, name: &str) -> Result<Folder, FileError> {
+    /// Opens a subfolder, creating it if needed.
+    pub fn folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         check(name)?;
         self.make_folder(name)
     }
 
-    /// Puts a file there, whole and on the disk, or not at all.
+    /// Writes a file atomically and syncs it to disk.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         check(name)?;
         let unfinished = format!("{UNFINISHED}{:016x}", fastrand::u64(..));
@@ -85,14 +85,14 @@ impl Folder {
         Ok(written?)
     }
 
-    /// A new file there, open to be written.
+    /// Creates a new file for writing.
     pub fn create(&self, name: &str, mode: u32) -> Result<File, FileError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&self.handle, name, flags, Mode::from(mode))?))
     }
 
-    /// Adds to the end of a file, which is made if need be, and waits for the disk.
+    /// Appends to a file, creating it if needed, and syncs it to disk.
     pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
         check(name)?;
         let flags =
@@ -110,7 +110,7 @@ impl Folder {
         Ok(file.sync_data()?)
     }
 
-    /// A file, to be read bit by bit.
+    /// Opens a regular file for reading.
     pub fn open(&self, name: &str) -> Result<File, FileError> {
         check(name)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -118,25 +118,25 @@ impl Folder {
         if file.metadata()?.is_file() { Ok(file) } else { Err(FileError::Special) }
     }
 
-    /// A file of at most so many bytes, and its permissions.
-    pub fn read_with_mode(&self, name: &str, most: u64) -> Result<(Vec<u8>, u32), FileError> {
+    /// Reads a file of at most `limit` bytes and its permissions.
+    pub fn read_with_mode(&self, name: &str, limit: u64) -> Result<(Vec<u8>, u32), FileError> {
         let file = self.open(name)?;
         let mode = file.metadata()?.mode() & 0o7777;
-        Ok((read_at_most(file, most)?, mode))
+        Ok((read_at_most(file, limit)?, mode))
     }
 
-    /// A file of at most so many bytes.
-    pub fn read(&self, name: &str, most: u64) -> Result<Vec<u8>, FileError> {
-        Ok(self.read_with_mode(name, most)?.0)
+    /// Reads a file of at most `limit` bytes.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FileError> {
+        Ok(self.read_with_mode(name, limit)?.0)
     }
 
-    /// Takes a file away, for good; that there is none is no failure.
+    /// Removes a file and syncs the folder; a missing file is not an error.
     pub fn remove(&self, name: &str) -> Result<(), FileError> {
         if self.discard(name)? { Ok(fsync(&self.handle)?) } else { Ok(()) }
     }
 
-    /// Takes a file away that would do no harm if it were there again; whether there was one. A folder in its place is
-    /// left alone.
+    /// Removes a file without syncing the folder, so it may reappear after a crash. Returns whether it existed. Leaves
+    /// a folder of that name alone.
     pub fn discard(&self, name: &str) -> Result<bool, FileError> {
         check(name)?;
         match unlinkat(&self.handle, name, AtFlags::empty()) {
@@ -146,7 +146,7 @@ impl Folder {
         }
     }
 
-    /// Gives a file another name, unless that is taken.
+    /// Renames a file; fails if the new name exists.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
         check(from)?;
         check(to)?;
@@ -154,7 +154,7 @@ impl Folder {
         Ok(fsync(&self.handle)?)
     }
 
-    /// How long a file is, and when it was last changed, in milliseconds since 1970; `None` where there is none.
+    /// Returns size and modification time (milliseconds since 1970) of a file; `None` if it does not exist.
     pub fn stat(&self, name: &str) -> Result<Option<(u64, u64)>, FileError> {
         let stat = match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -171,7 +171,8 @@ impl Folder {
         Ok(Some((u64::try_from(stat.st_size).unwrap_or_default(), at)))
     }
 
-    /// Takes away what a process left that died while it wrote. Only for whoever knows that nobody writes.
+    /// Removes the unfinished files of processes that died while writing. Callers must ensure that no process is
+    /// writing.
     pub fn discard_unfinished(&self) -> Result<(), FileError> {
         for entry in Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -182,18 +183,18 @@ impl Folder {
         Ok(())
     }
 
-    /// A folder in it and in what is in it, made as far as need be.
-    pub fn within(&self, names: &[String]) -> Result<Folder, FileError> {
+    /// Opens a nested subfolder, creating missing folders.
+    pub fn within(&self, names: &[String]) -> Result<FolderHandle, FileError> {
         names.iter().try_fold(self.try_clone()?, |at, name| at.make_folder(name))
     }
 
-    /// The same, only if all of them are there.
-    pub(crate) fn existing_within(&self, names: &[String]) -> Result<Folder, FileError> {
+    /// Opens a nested subfolder; fails if one is missing.
+    pub(crate) fn existing_within(&self, names: &[String]) -> Result<FolderHandle, FileError> {
         names.iter().try_fold(self.try_clone()?, |at, name| at.open_folder(name))
     }
 
-    /// Opens what is below it, through no link. The kernel does so in one step where it can; else part by part, each from
-    /// the handle of the one before, which nobody can swap.
+    /// Opens a path below this folder without following links. `openat2` does so in one call. Without it, each
+    /// component is opened from the descriptor of its parent, which cannot be swapped meanwhile.
     pub(crate) fn beneath(&self, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -202,32 +203,32 @@ impl Folder {
             match openat2(&self.handle, parts.join("/"), flags, Mode::empty(), resolve) {
                 Ok(found) => return Ok(found),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // Before Linux 5.6, or where a filter does not know the call.
-                Err(Errno::NOSYS | Errno::PERM) => return self.step_by_step(parts, flags),
+                // Linux before 5.6, or a seccomp filter that does not know the call.
+                Err(Errno::NOSYS | Errno::PERM) => return self.open_stepwise(parts, flags),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn step_by_step(&self, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
+    fn open_stepwise(&self, parts: &[String], flags: OFlags) -> Result<OwnedFd, FileError> {
         let Some((last, folders)) = parts.split_last() else { return Err(FileError::Folder) };
         Ok(openat(self.existing_within(folders)?, last, flags, Mode::empty())?)
     }
 
-    /// A folder below it, or the same one.
-    pub(crate) fn below(&self, parts: &[String]) -> Result<Folder, FileError> {
+    /// Opens a nested subfolder without following links; an empty path opens this folder.
+    pub(crate) fn below(&self, parts: &[String]) -> Result<FolderHandle, FileError> {
         match parts {
             [] => self.try_clone(),
-            parts => Ok(Folder { handle: self.beneath(parts, FOLDER)? }),
+            parts => Ok(FolderHandle { handle: self.beneath(parts, FOLDER)? }),
         }
     }
 
-    pub(crate) fn try_clone(&self) -> Result<Folder, FileError> {
-        Ok(Folder { handle: self.handle.try_clone()? })
+    pub(crate) fn try_clone(&self) -> Result<FolderHandle, FileError> {
+        Ok(FolderHandle { handle: self.handle.try_clone()? })
     }
 
-    /// A folder that is there, or is made.
-    fn make_folder(&self, name: &str) -> Result<Folder, FileError> {
+    /// Opens a subfolder, creating it if needed.
+    fn make_folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         match mkdirat(&self.handle, name, Mode::from(0o755)) {
             Ok(()) => fsync(&self.handle)?,
             Err(Errno::EXIST) => {}
@@ -236,16 +237,16 @@ impl Folder {
         self.open_folder(name)
     }
 
-    pub(crate) fn open_folder(&self, name: &str) -> Result<Folder, FileError> {
+    pub(crate) fn open_folder(&self, name: &str) -> Result<FolderHandle, FileError> {
         match openat(&self.handle, name, FOLDER, Mode::empty()) {
-            Ok(handle) => Ok(Folder { handle }),
-            // A link, or something else that is no folder.
+            Ok(handle) => Ok(FolderHandle { handle }),
+            // A symbolic link or another non-folder.
             Err(Errno::NOTDIR | Errno::LOOP) => Err(FileError::Link),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The names of all files there, in order; unfinished ones are nobody's.
+    /// Names of all finished files, sorted.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle)? {
@@ -258,18 +259,18 @@ impl Folder {
         Ok(names)
     }
 
-    /// A lock that ends with what it gives, or with its process; `None` where somebody has it and it is not
-    /// to be waited for.
-    pub fn lock(&self, name: &str, wait: Wait) -> Result<Option<Lock>, FileError> {
+    /// Takes an exclusive lock, released when the [`FolderLock`] is dropped or the process ends. Returns `None` if the lock
+    /// is taken and `wait` is [`LockWait::No`].
+    pub fn lock(&self, name: &str, wait: LockWait) -> Result<Option<FolderLock>, FileError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.handle, name, flags, Mode::from(0o600))?;
         let how = match wait {
-            Wait::Yes => FlockOperation::LockExclusive,
-            Wait::No => FlockOperation::NonBlockingLockExclusive,
+            LockWait::Yes => FlockOperation::LockExclusive,
+            LockWait::No => FlockOperation::NonBlockingLockExclusive,
         };
         loop {
             match flock(&file, how) {
-                Ok(()) => return Ok(Some(Lock(file))),
+                Ok(()) => return Ok(Some(FolderLock(file))),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -278,32 +279,34 @@ impl Folder {
     }
 }
 
-/// Whether a lock is waited for.
+/// Whether to wait for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum LockWait {
     Yes,
     No,
 }
 
-/// A lock that is held.
+/// A held lock; dropping it releases it.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "it is held for as long as it is open")] OwnedFd);
+pub struct FolderLock(
+    #[expect(dead_code, reason = "the lock is held while the descriptor is open")] OwnedFd,
+);
 
-/// The content of a file of at most so many bytes.
-pub(crate) fn read_at_most(file: File, most: u64) -> Result<Vec<u8>, FileError> {
+/// Reads a file of at most `limit` bytes.
+pub(crate) fn read_at_most(file: File, limit: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most { Err(FileError::TooLarge(most)) } else { Ok(bytes) }
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(FileError::TooLarge(limit)) } else { Ok(bytes) }
 }
 
-/// Whether it is one name, of a file that could be here.
+/// Checks that a name is a single valid file name.
 fn check(name: &str) -> Result<(), FileError> {
     let plain = !name.contains('/') && !name.contains(char::is_control);
     let dots = name == "." || name == "..";
     if plain && !dots && !name.is_empty() && name.len() <= 255 && !name.starts_with(UNFINISHED) {
         return Ok(());
     }
-    Err(FileError::Io(io::Error::other(BadName(name.to_owned()))))
+    Err(FileError::Io(io::Error::other(InvalidFileName(name.to_owned()))))
 }
 
 #[cfg(test)]
@@ -312,9 +315,9 @@ mod tests {
 
     use super::*;
 
-    /// Both ways of opening come to the same.
+    /// `openat2` and the stepwise fallback give the same result.
     #[test]
-    fn the_slow_way_refuses_what_the_kernel_refuses() {
+    fn stepwise_open_rejects_the_same_paths_as_openat2() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         std::fs::create_dir_all(root.join("a/b")).unwrap();
@@ -322,19 +325,19 @@ mod tests {
         symlink("/etc", root.join("out")).unwrap();
         symlink("b", root.join("a/link")).unwrap();
         symlink("file", root.join("a/b/leaf")).unwrap();
-        let handle = Folder::at(root).unwrap();
+        let handle = FolderHandle::at(root).unwrap();
         for path in
             ["a/b/file", "a/b", "a/none", "out/passwd", "a/link/file", "a/b/leaf", "a/b/file/x"]
         {
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-            let told = |opened: Result<OwnedFd, FileError>| match opened {
+            let outcome = |opened: Result<OwnedFd, FileError>| match opened {
                 Ok(_) => "opened".to_owned(),
                 Err(error) => error.to_string(),
             };
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let fast = told(handle.beneath(&parts, flags));
-            let slow = told(handle.step_by_step(&parts, flags | OFlags::NOFOLLOW));
-            // Where a file is taken for a folder, one says so and the other that there is no such file.
+            let fast = outcome(handle.beneath(&parts, flags));
+            let slow = outcome(handle.open_stepwise(&parts, flags | OFlags::NOFOLLOW));
+            // For a file in place of a folder, the errors differ.
             if path != "a/b/file/x" {
                 assert_eq!(fast, slow, "{path}");
             }

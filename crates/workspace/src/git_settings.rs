@@ -1,5 +1,5 @@
-//! Git's settings that say which files it ignores, read without running git: a repository may be hostile, and some of
-//! its settings start programs.
+//! The git settings that control which files git ignores. They are read without running git, because a repository may
+//! be hostile and some of its settings start programs.
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The largest file of patterns or settings that is read; of a larger one its beginning is.
+/// Bytes read of a file of patterns or settings; the rest of a larger file is ignored.
 pub(crate) const LARGEST: u64 = 1 << 20;
 
-/// The most files of settings that are read, with those that they include, and the most lists that they name.
-const MOST_FILES: usize = 32;
+/// Limit on config files read, including included files, and on ignore lists they name.
+const MAX_FILES: usize = 32;
 
-/// Where the settings of git are that hold for all repositories of a user.
+/// Location of the user's and the system's git settings.
 #[derive(Debug, Clone, Default)]
 pub struct GitSettings {
     home: PathBuf,
-    /// The files of settings of the machine and of the user.
+    /// System and user config files.
     files: Vec<PathBuf>,
-    /// The list of patterns that holds where no setting names one.
+    /// Ignore list used if no setting names another.
     default_list: Option<PathBuf>,
 }
 
 impl GitSettings {
-    /// The settings of a user with this home folder and these variables of the environment.
+    /// Locates the settings of the user with this home folder and these environment variables.
     pub fn of(home: &Path, variable: impl Fn(&str) -> Option<String>) -> GitSettings {
         let path = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let config = path("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
@@ -38,9 +38,10 @@ impl GitSettings {
         GitSettings { home: home.to_owned(), files, default_list }
     }
 
-    /// All lists of patterns that `core.excludesFile` names, for the user and in a repository. Git takes the last one; here
-    /// each counts, so that a repository cannot put aside the user's list, and conditions of `includeIf` do not matter.
-    pub(crate) fn lists(&self, repository: &Repository) -> Vec<PathBuf> {
+    /// All ignore lists named by `core.excludesFile`, for the user and the repository. Git uses only the last. Here
+    /// all of them apply, so that a repository cannot override the user's list and `includeIf` conditions need no
+    /// evaluation.
+    pub(crate) fn lists(&self, repository: &GitRepository) -> Vec<PathBuf> {
         let mut all = self.named_in(&self.files, &repository.root);
         if all.is_empty() {
             all.extend(self.default_list.clone());
@@ -49,7 +50,7 @@ impl GitSettings {
         all
     }
 
-    /// What `core.excludesFile` is set to in files of settings and those that they include.
+    /// Values of `core.excludesFile` in config files and the files that they include.
     fn named_in(&self, files: &[PathBuf], root: &Path) -> Vec<PathBuf> {
         let (mut files, mut lists) = (files.to_vec(), Vec::new());
         let mut next = 0;
@@ -65,7 +66,7 @@ impl GitSettings {
                     _ => continue,
                 };
                 let path = self.resolve(&value, folder);
-                if known.len() < MOST_FILES && !known.contains(&path) {
+                if known.len() < MAX_FILES && !known.contains(&path) {
                     known.push(path);
                 }
             }
@@ -73,7 +74,7 @@ impl GitSettings {
         lists
     }
 
-    /// A path as settings write it: below the home folder after `~/`, else relative to a folder.
+    /// Resolves a path from a setting: `~/` is the home folder; other paths are relative to `folder`.
     fn resolve(&self, path: &str, folder: &Path) -> PathBuf {
         match path.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
@@ -82,25 +83,25 @@ impl GitSettings {
     }
 }
 
-/// A repository of git.
+/// A git repository.
 #[derive(Debug)]
-pub(crate) struct Repository {
-    /// The root of its work tree.
+pub(crate) struct GitRepository {
+    /// Root of the work tree.
     pub root: PathBuf,
-    /// Its own files of settings.
+    /// Config files of the repository.
     settings: [PathBuf; 2],
-    /// Its own list of patterns.
+    /// Ignore list of the repository, `info/exclude`.
     pub exclude: PathBuf,
 }
 
-impl Repository {
-    /// The repository that a folder belongs to.
-    pub(crate) fn of(folder: &Path) -> Option<Repository> {
+impl GitRepository {
+    /// Finds the repository that contains a folder.
+    pub(crate) fn of(folder: &Path) -> Option<GitRepository> {
         let root = folder.ancestors().find(|folder| folder.join(".git").exists())?;
         let own = named_by(&root.join(".git"), "gitdir:").unwrap_or_else(|| root.join(".git"));
-        // Several work trees share one folder.
+        // Linked work trees share one git directory.
         let shared = named_by(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
-        Some(Repository {
+        Some(GitRepository {
             root: root.to_owned(),
             settings: [shared.join("config"), own.join("config.worktree")],
             exclude: shared.join("info/exclude"),
@@ -108,17 +109,17 @@ impl Repository {
     }
 }
 
-/// The path that a file of git names after a word, relative to the file's folder.
-fn named_by(file: &Path, word: &str) -> Option<PathBuf> {
+/// Reads the path after a prefix in a git pointer file, relative to the file's folder.
+fn named_by(file: &Path, prefix: &str) -> Option<PathBuf> {
     let content = String::from_utf8(read_start(file)).ok()?;
-    let path = content.strip_prefix(word)?.trim();
+    let path = content.strip_prefix(prefix)?.trim();
     (!path.is_empty()).then(|| file.parent().unwrap_or(file).join(path))
 }
 
-/// The beginning of a plain file; nothing of anything else.
+/// Reads the first [`LARGEST`] bytes of a regular file; empty for anything else.
 pub(crate) fn read_start(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // A pipe would block.
+    // Opening a pipe would block otherwise.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     if let Ok(file) = opened
@@ -130,14 +131,15 @@ pub(crate) fn read_start(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The values of a file of settings, after section and key in small letters; subsections are left out.
+/// Parses a config file into `(section, key, value)`, with section and key in lower case. Subsection names are
+/// dropped.
 fn entries(text: &str) -> Vec<(String, String, String)> {
     let (mut entries, mut section) = (Vec::new(), String::new());
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     while let Some(line) = lines.next() {
         let mut line = line.trim_start();
         if let Some(heading) = line.strip_prefix('[') {
-            // A subsection is quoted, and may hold a bracket.
+            // A subsection is quoted and may contain a bracket.
             let name = heading.split([' ', '\t', '.', '"', ']']).next().unwrap_or_default();
             section = name.to_ascii_lowercase();
             let end = heading.rfind("\"]").map(|at| at + 2);
@@ -155,9 +157,9 @@ fn entries(text: &str) -> Vec<(String, String, String)> {
     entries
 }
 
-/// A value without quotes, escapes and a comment.
+/// Parses a value: removes quotes, escapes and a trailing comment.
 fn value(written: &str) -> String {
-    let (mut value, mut quoted, mut kept) = (String::new(), false, 0);
+    let (mut value, mut quoted, mut end) = (String::new(), false, 0);
     let mut chars = written.trim_start().chars();
     while let Some(char) = chars.next() {
         match char {
@@ -167,10 +169,10 @@ fn value(written: &str) -> String {
             char => value.push(char),
         }
         if quoted || !char.is_whitespace() {
-            kept = value.len();
+            end = value.len();
         }
     }
-    value.truncate(kept);
+    value.truncate(end);
     value
 }
 
@@ -178,14 +180,14 @@ fn value(written: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Writes a file, with the folders above it.
+    /// Writes a file and creates its parent folders.
     fn put(path: &Path, text: &str) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
     #[test]
-    fn settings_of_git_are_parsed() {
+    fn git_config_is_parsed() {
         let text = "# a comment\n[core]\n\tbare = false\n\tExcludesFile = ~/my list # mine\n[Core] excludesfile = \"a # b\"\n\
             [includeIf \"gitdir:~/[x]/\"]\n\tpath = other\\\n.inc\n[core \"x\"]\n excludesfile = \"C:\\\\a\" ; z\n[alias]\nexcludesfile = x\n";
         let found: Vec<(String, String)> = entries(text)
@@ -204,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_all_settings_count_and_the_default_stands_alone() {
+    fn all_named_lists_apply_and_replace_the_default_list() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| put(&folder.path().join(path), text);
         let system =
             |name: &str| (name == "GIT_CONFIG_SYSTEM").then(|| "/nonexistent/gitconfig".to_owned());
         put("repo/.git/HEAD", "");
-        let repository = Repository::of(&folder.path().join("repo")).unwrap();
+        let repository = GitRepository::of(&folder.path().join("repo")).unwrap();
         let lists = || -> Vec<String> {
             let lists = GitSettings::of(folder.path(), system).lists(&repository);
             let name = |path: PathBuf| path.strip_prefix(folder.path()).unwrap().to_owned();
@@ -226,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn linked_work_tree_has_the_lists_of_its_repository() {
+    fn linked_work_tree_uses_the_lists_of_its_repository() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("main/.git/worktrees/side");
         put(&own.join("commondir"), "../..\n");
         put(&folder.path().join("side/.git"), &format!("gitdir: {}\n", own.display()));
         put(&folder.path().join("main/.git/info/exclude"), "x");
-        let repository = Repository::of(&folder.path().join("side")).unwrap();
+        let repository = GitRepository::of(&folder.path().join("side")).unwrap();
         assert_eq!(read_start(&repository.exclude), b"x");
     }
 }

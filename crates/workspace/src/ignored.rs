@@ -1,23 +1,23 @@
-//! Files that git ignores: a change to one shows in no `git diff`.
+//! Files that git ignores. A change to an ignored file does not show in `git diff`.
 
 use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::git_settings::{GitSettings, LARGEST, Repository, read_start};
-use crate::inside::Inside;
+use crate::git_settings::{GitRepository, GitSettings, LARGEST, read_start};
+use crate::inside::WorkspacePath;
 use crate::workspace::Workspace;
 
-/// Name of the lists that settings of git name. Their paths are no business of workers.
+/// Reported name of every list set by `core.excludesFile`, because agents must not see the paths of those lists.
 const USER_LIST: &str = "core.excludesFile";
 
 impl Workspace {
-    /// The file whose patterns make git ignore a path; `None` if git does not ignore it. A file that was committed
-    /// although a pattern matches it counts as ignored, too.
-    pub fn ignored_by(&self, path: &Inside, settings: &GitSettings) -> Option<String> {
-        let repository = Repository::of(self.path());
+    /// Returns the file whose patterns make git ignore `path`, or `None` if git does not ignore it. A committed file
+    /// that matches a pattern also counts as ignored.
+    pub fn ignored_by(&self, path: &WorkspacePath, settings: &GitSettings) -> Option<String> {
+        let repository = GitRepository::of(self.path());
         let top = repository.as_ref().map_or(self.path(), |repository| &repository.root);
-        // Of the lists that say something about a path, the last one decides.
+        // If several lists match a path, the last one decides.
         let mut lists = Vec::new();
         let mut user_lists = Vec::new();
         if let Some(repository) = &repository {
@@ -28,7 +28,7 @@ impl Workspace {
         }
         let file = path.parts().iter().fold(self.path().to_owned(), |file, part| file.join(part));
         let mut at = top.to_owned();
-        // Nothing brings back a file whose folder is ignored.
+        // A file in an ignored folder cannot be re-included, so stop at the first ignored ancestor.
         for part in file.strip_prefix(top).ok()?.components() {
             lists.extend(self.list_in(&at));
             at.push(part);
@@ -37,7 +37,7 @@ impl Workspace {
                 let found = list.matched(&at, is_folder);
                 (!found.is_none()).then(|| found.is_ignore().then(|| name.clone()))
             });
-            // Each of the user's lists stands alone: none can bring back what another ignores.
+            // The user's lists are independent: a list cannot re-include a file that another list ignores.
             let by_user = || user_lists.iter().any(|list| list.matched(&at, is_folder).is_ignore());
             let by = decided.unwrap_or_else(|| by_user().then(|| USER_LIST.to_owned()));
             if by.is_some() {
@@ -47,7 +47,7 @@ impl Workspace {
         None
     }
 
-    /// The list of a folder on the way from the root of the repository to a file, with its name.
+    /// Reads the `.gitignore` of a folder between the repository root and a file; returns its name and patterns.
     fn list_in(&self, folder: &Path) -> Option<(String, Gitignore)> {
         let file = folder.join(".gitignore");
         let (name, bytes) = match file.strip_prefix(self.path()) {
@@ -63,11 +63,11 @@ impl Workspace {
     }
 }
 
-/// The patterns of one file, which hold below a folder.
+/// Parses the patterns of one ignore file; they apply below `folder`.
 fn patterns(folder: &Path, bytes: &[u8]) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(bytes).lines() {
-        // Git skips an invalid pattern, too.
+        // Git also skips invalid patterns.
         drop(builder.add_line(None, line));
     }
     builder.build().ok().filter(|list| !list.is_empty())

@@ -1,67 +1,63 @@
-//! Paths as somebody wrote them, and what they mean below the workspace.
+//! Parsing of untrusted paths into paths inside the workspace.
 
 use std::fmt;
 use std::path::{Component, Path};
 
 use assize_types::text::is_invisible;
 
-/// The folder of everything that is handed over. No path of a project leads into it.
+/// Folder for drafts and handoff files. No project path may lead into it.
 pub const HANDOFF: &str = "_handoff";
 
-/// The longest path, and the longest part of one, in bytes.
-const LONGEST: usize = 1024;
-const LONGEST_PART: usize = 255;
+/// Length limits in bytes of a path and of one component.
+const MAX_PATH: usize = 1024;
+const MAX_COMPONENT: usize = 255;
 
-/// A path below the workspace, part by part. What it leads to is for the kernel to find.
+/// A parsed path below the workspace, as components. The kernel still resolves it, without following links.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Inside(Vec<String>);
+pub struct WorkspacePath(Vec<String>);
 
-/// A path that is none.
+/// Why a path is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Outside {
-    #[error("the path is empty; write it from the workspace's folder, such as `src/main.py`")]
+pub enum InvalidPath {
+    #[error("the path is empty; write it relative to the workspace, like `src/main.py`")]
     Empty,
-    #[error("the path is longer than {LONGEST} bytes, or a part of it than {LONGEST_PART}")]
+    #[error(
+        "the path is longer than {MAX_PATH} bytes, or a component of it is longer than {MAX_COMPONENT}"
+    )]
     TooLong,
-    #[error("`{0}` is a URL, not a path; write the path from the workspace's folder")]
+    #[error("`{0}` is a URL, not a path; write a path relative to the workspace")]
     Url(String),
-    #[error("the path has a character that no path here may have (U+{0:04X})")]
+    #[error("the path contains a character that is not allowed (U+{0:04X})")]
     Character(u32),
-    #[error(
-        "`..` leads elsewhere; write the path from the workspace's folder, such as `src/main.py`"
-    )]
+    #[error("the path contains `..`; write it relative to the workspace, like `src/main.py`")]
     Parent,
-    #[error(
-        "`{0}` is outside the workspace; write the path from its folder, such as `src/main.py`"
-    )]
+    #[error("`{0}` is outside the workspace; write a path relative to it, like `src/main.py`")]
     Elsewhere(String),
-    #[error(
-        "`{HANDOFF}` is where drafts are kept, and nothing to draft; name a file of the project"
-    )]
+    #[error("`{HANDOFF}` is reserved for drafts; name a file of the project")]
     Handoff,
 }
 
-impl Inside {
-    /// What a path means in the workspace at `root`, an absolute path that is written out in full.
-    pub fn read(text: &str, root: &Path) -> Result<Inside, Outside> {
-        if text.len() > LONGEST {
-            return Err(Outside::TooLong);
+impl WorkspacePath {
+    /// Parses a path; an absolute path must be below `root`, the workspace's absolute path without `..`.
+    pub fn read(text: &str, root: &Path) -> Result<WorkspacePath, InvalidPath> {
+        if text.len() > MAX_PATH {
+            return Err(InvalidPath::TooLong);
         }
         let odd = |c: &char| c.is_control() || is_invisible(*c) || *c == '\\';
         if let Some(c) = text.chars().find(odd) {
-            return Err(Outside::Character(c.into()));
+            return Err(InvalidPath::Character(c.into()));
         }
         let scheme = text.split_once(':').map(|(scheme, rest)| (scheme.to_lowercase(), rest));
         if scheme.is_some_and(|(scheme, rest)| scheme == "file" || rest.starts_with("//")) {
-            return Err(Outside::Url(text.to_owned()));
+            return Err(InvalidPath::Url(text.to_owned()));
         }
         let path = Path::new(text);
         let below = match path.is_absolute() {
-            // Before anything is taken for the same: `/srv/../etc` does not begin with `/srv`.
+            // Check before `strip_prefix`: `/srv/repo/../etc` begins with `/srv/repo`.
             true if path.components().any(|part| part == Component::ParentDir) => {
-                return Err(Outside::Parent);
+                return Err(InvalidPath::Parent);
             }
-            true => path.strip_prefix(root).map_err(|_| Outside::Elsewhere(text.to_owned()))?,
+            true => path.strip_prefix(root).map_err(|_| InvalidPath::Elsewhere(text.to_owned()))?,
             false => path,
         };
         let mut parts = Vec::new();
@@ -69,35 +65,35 @@ impl Inside {
             match part {
                 Component::Normal(name) => parts.push(name.to_string_lossy().into_owned()),
                 Component::CurDir => {}
-                Component::ParentDir => return Err(Outside::Parent),
+                Component::ParentDir => return Err(InvalidPath::Parent),
                 Component::RootDir | Component::Prefix(_) => {
-                    return Err(Outside::Elsewhere(text.to_owned()));
+                    return Err(InvalidPath::Elsewhere(text.to_owned()));
                 }
             }
         }
         if parts.is_empty() {
-            return Err(Outside::Empty);
+            return Err(InvalidPath::Empty);
         }
-        if parts.iter().any(|part| part.len() > LONGEST_PART) {
-            return Err(Outside::TooLong);
+        if parts.iter().any(|part| part.len() > MAX_COMPONENT) {
+            return Err(InvalidPath::TooLong);
         }
-        // On file systems that do not tell cases apart, and for people who do not look closely.
+        // Case-insensitive file systems treat these names as the same, and people overlook the difference.
         if parts.iter().any(|part| part.to_lowercase() == HANDOFF) {
-            return Err(Outside::Handoff);
+            return Err(InvalidPath::Handoff);
         }
-        Ok(Inside(parts))
+        Ok(WorkspacePath(parts))
     }
 
-    /// What a name that was found in a folder leads to; `None` where no path of ours leads there.
-    pub fn below(folder: Option<&Inside>, name: &str) -> Option<Inside> {
+    /// Path of a directory entry found in `folder`; `None` if no valid path leads to it.
+    pub fn below(folder: Option<&WorkspacePath>, name: &str) -> Option<WorkspacePath> {
         let path = match folder {
             Some(folder) => format!("{folder}/{name}"),
             None => name.to_owned(),
         };
-        Inside::read(&path, Path::new("/")).ok()
+        WorkspacePath::read(&path, Path::new("/")).ok()
     }
 
-    /// The last part.
+    /// The last component.
     pub fn name(&self) -> &str {
         self.0.last().map_or("", String::as_str)
     }
@@ -106,8 +102,8 @@ impl Inside {
         &self.0
     }
 
-    /// The path as file systems read it that ignore dots and spaces at the end of a name and streams after a colon, and
-    /// that give `.git` a short name (`GIT~1`). For comparison with rules only.
+    /// The path as other file systems interpret it: they ignore dots and spaces at the end of a name and streams after
+    /// a colon, and give `.git` a short name (`GIT~1`). Use it only to match against rules.
     pub fn as_file_systems_read_it(&self) -> String {
         let parts: Vec<&str> = self
             .0
@@ -129,7 +125,7 @@ impl Inside {
     }
 }
 
-impl fmt::Display for Inside {
+impl fmt::Display for WorkspacePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("/"))
     }
@@ -139,12 +135,12 @@ impl fmt::Display for Inside {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<String, Outside> {
-        Inside::read(text, Path::new("/srv/repo")).map(|inside| inside.to_string())
+    fn read(text: &str) -> Result<String, InvalidPath> {
+        WorkspacePath::read(text, Path::new("/srv/repo")).map(|inside| inside.to_string())
     }
 
     #[test]
-    fn paths_mean_what_they_say() {
+    fn equivalent_spellings_of_a_path_parse_to_the_same_path() {
         for text in ["src/main.py", "./src//main.py", "src/./main.py", "/srv/repo/src/main.py"] {
             assert_eq!(read(text).as_deref(), Ok("src/main.py"), "{text}");
         }
@@ -154,29 +150,29 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_told_apart() {
+    fn invalid_paths_are_rejected_with_their_reason() {
         for (text, why) in [
-            ("", Outside::Empty),
-            (".", Outside::Empty),
-            ("/srv/repo", Outside::Empty),
-            ("../x", Outside::Parent),
-            ("src/../../x", Outside::Parent),
-            ("/srv/repo/../x", Outside::Parent),
-            ("/etc/passwd", Outside::Elsewhere("/etc/passwd".to_owned())),
-            ("/srv/repository/x", Outside::Elsewhere("/srv/repository/x".to_owned())),
-            ("_handoff/drafts/x", Outside::Handoff),
-            ("src/_HandOff/x", Outside::Handoff),
-            ("a\0b", Outside::Character(0)),
-            ("a\nb", Outside::Character(10)),
-            ("a\\b", Outside::Character(0x5c)),
-            ("a\u{202e}b", Outside::Character(0x202e)),
-            ("file:///srv/repo/x", Outside::Url("file:///srv/repo/x".to_owned())),
-            ("FILE:x", Outside::Url("FILE:x".to_owned())),
-            ("https://example.com/x", Outside::Url("https://example.com/x".to_owned())),
+            ("", InvalidPath::Empty),
+            (".", InvalidPath::Empty),
+            ("/srv/repo", InvalidPath::Empty),
+            ("../x", InvalidPath::Parent),
+            ("src/../../x", InvalidPath::Parent),
+            ("/srv/repo/../x", InvalidPath::Parent),
+            ("/etc/passwd", InvalidPath::Elsewhere("/etc/passwd".to_owned())),
+            ("/srv/repository/x", InvalidPath::Elsewhere("/srv/repository/x".to_owned())),
+            ("_handoff/drafts/x", InvalidPath::Handoff),
+            ("src/_HandOff/x", InvalidPath::Handoff),
+            ("a\0b", InvalidPath::Character(0)),
+            ("a\nb", InvalidPath::Character(10)),
+            ("a\\b", InvalidPath::Character(0x5c)),
+            ("a\u{202e}b", InvalidPath::Character(0x202e)),
+            ("file:///srv/repo/x", InvalidPath::Url("file:///srv/repo/x".to_owned())),
+            ("FILE:x", InvalidPath::Url("FILE:x".to_owned())),
+            ("https://example.com/x", InvalidPath::Url("https://example.com/x".to_owned())),
         ] {
             assert_eq!(read(text), Err(why), "{text:?}");
         }
-        assert_eq!(read(&"x".repeat(256)), Err(Outside::TooLong));
-        assert_eq!(read(&"x/".repeat(600)), Err(Outside::TooLong));
+        assert_eq!(read(&"x".repeat(256)), Err(InvalidPath::TooLong));
+        assert_eq!(read(&"x/".repeat(600)), Err(InvalidPath::TooLong));
     }
 }

@@ -1,9 +1,9 @@
-//! Files of a workspace: paths that cannot lead out of it, immutable copies, and changes that are applied whole or
-//! not at all.
+//! Files of a workspace: paths confined to it, immutable copies, and changes that are applied completely or not at
+//! all.
 //!
-//! Paths are input and therefore hostile: [`Inside`] parses them, and the kernel opens them relative to a
-//! [`Workspace`] or a [`Folder`], which refuses every link and every way out. Nothing depends on what a path meant a
-//! moment ago.
+//! Paths are untrusted input: [`WorkspacePath`] parses them, and the kernel opens them relative to the file descriptor of a
+//! [`Workspace`] or a [`FolderHandle`]. It refuses every symbolic link and every path that leaves the folder, so there is no
+//! window between checking a path and using it.
 
 mod apply;
 mod copies;
@@ -14,10 +14,10 @@ mod inside;
 mod line_ends;
 mod workspace;
 
-pub use apply::{Applier, ApplyError, Item, Replacing};
-pub use copies::Copies;
-pub use folder::{BadName, DRAFTS, Folder, Lock, UNFINISHED, Wait};
+pub use apply::{Applier, ApplyError, FileReplacement, StagedFile};
+pub use copies::ContentStore;
+pub use folder::{DRAFTS, FolderHandle, FolderLock, InvalidFileName, LockWait, UNFINISHED};
 pub use git_settings::GitSettings;
-pub use inside::{HANDOFF, Inside, Outside};
+pub use inside::{HANDOFF, InvalidPath, WorkspacePath};
 pub use line_ends::as_the_original;
-pub use workspace::{FileError, Kind, Original, Walk, Workspace};
+pub use workspace::{FileError, FileSnapshot, PathKind, Walk, Workspace};

@@ -1,4 +1,4 @@
-//! A folder whose files can be read, and nothing else.
+//! Read access to the files of a workspace.
 
 use std::fs::File;
 use std::io;
@@ -10,63 +10,63 @@ use assize_types::Fingerprint;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, readlinkat, statat};
 use rustix::io::Errno;
 
-use crate::folder::{Folder, read_at_most};
-use crate::inside::{Inside, Outside};
+use crate::folder::{FolderHandle, read_at_most};
+use crate::inside::{InvalidPath, WorkspacePath};
 
-/// The folder that a worker may read.
+/// Folder whose files an agent may read.
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
-    /// The absolute path as it was given, which may lead through links.
+    /// The absolute path before symbolic links were resolved.
     given: PathBuf,
-    root: Folder,
+    root: FolderHandle,
 }
 
-/// What is at a path.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PathKind {
     File,
     Folder,
     Link,
 }
 
-/// Files that were found.
+/// Result of [`Workspace::walk`].
 #[derive(Debug, Default)]
 pub struct Walk {
-    pub files: Vec<(Inside, Kind)>,
-    /// There are more.
+    pub files: Vec<(WorkspacePath, PathKind)>,
+    /// Whether there are more files than the limit.
     pub cut: bool,
 }
 
-/// A file as it was when it was read.
+/// Content and metadata of a file at the time it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Original {
+pub struct FileSnapshot {
     pub bytes: Vec<u8>,
     pub sha256: Fingerprint,
-    /// Its permissions.
+    /// Permission bits.
     pub mode: u32,
 }
 
-/// A file that cannot be read.
+/// Why a file cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("there is no such file")]
+    #[error("no such file")]
     Missing,
     #[error(
-        "it is a link, or something that is no folder is on the way to it: links are not followed here"
+        "it is a symbolic link or its path contains one (links are not followed here), or a parent is not a folder"
     )]
     Link,
-    #[error("something of that name is there")]
+    #[error("a file or folder of that name already exists")]
     InTheWay,
-    #[error("it is on another disk than `_handoff`, and cannot be changed in one step")]
+    #[error("it is on another file system than `_handoff`, so it cannot be replaced atomically")]
     OtherDisk,
     #[error("it is a folder; name a file in it")]
     Folder,
-    #[error("it is no plain file")]
+    #[error("it is not a regular file")]
     Special,
-    #[error("it has {0} names (hard links), and what has several may be outside as well")]
+    #[error("it has {0} hard links, and some may be outside the workspace")]
     ManyNames(u64),
-    #[error("it has more than {0} bytes")]
+    #[error("it is larger than {0} bytes")]
     TooLarge(u64),
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -76,7 +76,7 @@ impl From<Errno> for FileError {
     fn from(error: Errno) -> FileError {
         match error {
             Errno::NOENT => FileError::Missing,
-            // The kernel says either, of a link in the place of a folder.
+            // For a link in place of a folder, the kernel returns either error.
             Errno::LOOP | Errno::XDEV => FileError::Link,
             Errno::ISDIR => FileError::Folder,
             Errno::NOTDIR => FileError::Missing,
@@ -86,16 +86,16 @@ impl From<Errno> for FileError {
 }
 
 impl Workspace {
-    /// Opens the workspace at a path, which is followed once, now.
+    /// Opens the workspace at `path`. Symbolic links in `path` are resolved here, once.
     pub fn open(path: &Path) -> io::Result<Workspace> {
         let given = std::path::absolute(path)?;
         let path = path.canonicalize()?;
-        let root = Folder::open_at(&path)?;
+        let root = FolderHandle::open_at(&path)?;
         Ok(Workspace { path, given, root })
     }
 
-    /// Its own folder.
-    pub fn root(&self) -> &Folder {
+    /// Handle of the workspace's root folder.
+    pub fn root(&self) -> &FolderHandle {
         &self.root
     }
 
@@ -103,21 +103,21 @@ impl Workspace {
         &self.path
     }
 
-    /// What a path means here.
-    pub fn inside(&self, text: &str) -> Result<Inside, Outside> {
-        match Inside::read(text, &self.path) {
-            Err(Outside::Elsewhere(_)) => Inside::read(text, &self.given),
+    /// Parses a path: relative to the workspace, or absolute and inside it.
+    pub fn inside(&self, text: &str) -> Result<WorkspacePath, InvalidPath> {
+        match WorkspacePath::read(text, &self.path) {
+            Err(InvalidPath::Elsewhere(_)) => WorkspacePath::read(text, &self.given),
             read => read,
         }
     }
 
-    /// The two absolute paths that lead here: without links, and as it was given.
+    /// Both absolute paths of the workspace: with symbolic links resolved, and as passed to [`Workspace::open`].
     pub fn roots(&self) -> [&Path; 2] {
         [&self.path, &self.given]
     }
 
-    /// A file with at most so many bytes.
-    pub fn read(&self, file: &Inside, most: u64) -> Result<Original, FileError> {
+    /// Reads a file of at most `limit` bytes.
+    pub fn read(&self, file: &WorkspacePath, limit: u64) -> Result<FileSnapshot, FileError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(self.root.beneath(file.parts(), flags)?);
         let metadata = file.metadata()?;
@@ -130,32 +130,39 @@ impl Workspace {
         if metadata.nlink() > 1 {
             return Err(FileError::ManyNames(metadata.nlink()));
         }
-        let bytes = read_at_most(file, most)?;
-        Ok(Original { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
+        let bytes = read_at_most(file, limit)?;
+        Ok(FileSnapshot { sha256: Fingerprint::of(&bytes), bytes, mode: metadata.mode() & 0o7777 })
     }
 
-    /// A file with at most so many bytes; `None` where there is none.
-    pub fn find(&self, file: &Inside, most: u64) -> Result<Option<Original>, FileError> {
-        match self.read(file, most) {
+    /// Reads a file of at most `limit` bytes; `None` if it does not exist.
+    pub fn find(
+        &self,
+        file: &WorkspacePath,
+        limit: u64,
+    ) -> Result<Option<FileSnapshot>, FileError> {
+        match self.read(file, limit) {
             Ok(original) => Ok(Some(original)),
             Err(FileError::Missing) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What is in a folder of the workspace, by name; in its own, where no other is named.
-    pub fn list(&self, folder: Option<&Inside>) -> Result<Vec<(String, Kind)>, FileError> {
-        let folder = self.root.below(folder.map_or(&[], Inside::parts))?;
+    /// Lists a folder of the workspace, sorted by name; `None` lists the root.
+    pub fn list(
+        &self,
+        folder: Option<&WorkspacePath>,
+    ) -> Result<Vec<(String, PathKind)>, FileError> {
+        let folder = self.root.below(folder.map_or(&[], WorkspacePath::parts))?;
         let mut found = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
-            // What is no text can be named by nobody here.
+            // A name that is not UTF-8 cannot be expressed as a path here.
             let Ok(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
             if name == "." || name == ".." {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Some file systems do not say.
+                // Some file systems do not report the type.
                 FileType::Unknown => {
                     let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
                     FileType::from_raw_mode(stat.st_mode)
@@ -163,9 +170,9 @@ impl Workspace {
                 known => known,
             };
             let kind = match kind {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Folder,
-                FileType::Symlink => Kind::Link,
+                FileType::RegularFile => PathKind::File,
+                FileType::Directory => PathKind::Folder,
+                FileType::Symlink => PathKind::Link,
                 _ => continue,
             };
             found.push((name, kind));
@@ -174,32 +181,32 @@ impl Workspace {
         Ok(found)
     }
 
-    /// All files below the workspace's folder that are wanted, in order, at most so many; and nothing below folders
-    /// that are not.
+    /// Lists up to `limit` files for which `include` returns true, in order. Folders that are not included are not
+    /// entered.
     pub fn walk(
         &self,
-        most: usize,
-        wanted: &dyn Fn(&Inside, Kind) -> bool,
+        limit: usize,
+        include: &dyn Fn(&WorkspacePath, PathKind) -> bool,
     ) -> Result<Walk, FileError> {
         let mut walk = Walk::default();
-        let mut open: Vec<Option<Inside>> = vec![None];
+        let mut open: Vec<Option<WorkspacePath>> = vec![None];
         while let Some(folder) = open.pop() {
             let listed = match self.list(folder.as_ref()) {
-                // It has gone since.
+                // The folder was removed since it was listed.
                 Err(FileError::Missing | FileError::Link) if folder.is_some() => continue,
                 listed => listed?,
             };
             let mut inner = Vec::new();
             for (name, kind) in listed {
-                let Some(path) = Inside::below(folder.as_ref(), &name) else { continue };
+                let Some(path) = WorkspacePath::below(folder.as_ref(), &name) else { continue };
                 match kind {
-                    _ if !wanted(&path, kind) => {}
-                    Kind::Folder => inner.push(Some(path)),
-                    Kind::File | Kind::Link if walk.files.len() == most => {
+                    _ if !include(&path, kind) => {}
+                    PathKind::Folder => inner.push(Some(path)),
+                    PathKind::File | PathKind::Link if walk.files.len() == limit => {
                         walk.cut = true;
                         return Ok(walk);
                     }
-                    Kind::File | Kind::Link => walk.files.push((path, kind)),
+                    PathKind::File | PathKind::Link => walk.files.push((path, kind)),
                 }
             }
             open.extend(inner.into_iter().rev());
@@ -207,8 +214,8 @@ impl Workspace {
         Ok(walk)
     }
 
-    /// Something on the way to a new file whose name is the same as there but for the case of its letters.
-    pub fn twin(&self, file: &Inside) -> Option<String> {
+    /// Finds an existing file or folder whose name differs from a component of `file` only in case.
+    pub fn twin(&self, file: &WorkspacePath) -> Option<String> {
         let mut at = self.root.try_clone().ok()?;
         for name in file.parts() {
             let names = Dir::read_from(&at).ok()?.filter_map(Result::ok);
@@ -218,14 +225,14 @@ impl Workspace {
             if let Some(twin) = names.find(same) {
                 return Some(twin);
             }
-            // What is not there yet has no twin in it.
+            // A folder that does not exist yet contains no such name.
             at = at.open_folder(name).ok()?;
         }
         None
     }
 
-    /// What a link says.
-    pub fn link(&self, path: &Inside) -> Result<PathBuf, FileError> {
+    /// Returns the target of a symbolic link.
+    pub fn link(&self, path: &WorkspacePath) -> Result<PathBuf, FileError> {
         let (name, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
         let target = readlinkat(self.root.below(folders)?, name, Vec::new())?;
         Ok(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))

@@ -1,4 +1,4 @@
-// A real server of NATS, and workers of the built program.
+// A real NATS server, and workers started from the built binary.
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -6,7 +6,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-import { PROGRAM } from "./serving.ts";
+import { PROGRAM } from "./server.ts";
 
 export class Cluster {
   address = "";
@@ -17,48 +17,48 @@ export class Cluster {
   static async start(): Promise<Cluster> {
     const folder = await mkdtemp(join(tmpdir(), "assize-cluster-"));
     const cluster = new Cluster(folder);
-    const nats = cluster.spawned("nats-server", ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder]);
+    const nats = cluster.spawn("nats-server", ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", folder]);
     // The server logs its port on standard error; it writes the ports file some time after it is ready.
-    const log = await said(nats, "stderr", "Server is ready");
+    const log = await waitForOutput(nats, "stderr", "Server is ready");
     cluster.address = `nats://127.0.0.1:${/Listening for client connections on 127\.0\.0\.1:(\d+)/.exec(log)![1]}`;
     return cluster;
   }
 
-  /** A worker that takes work as soon as this is over. */
-  async worker(...args: string[]): Promise<void> {
-    const worker = this.spawned(PROGRAM, ["worker", "--json", "--cluster", this.address, ...args]);
-    await said(worker, "stdout", "\n}");
+  /** Starts a worker and waits until it takes jobs. */
+  async startWorker(...args: string[]): Promise<void> {
+    const worker = this.spawn(PROGRAM, ["worker", "--json", "--cluster", this.address, ...args]);
+    await waitForOutput(worker, "stdout", "\n}");
   }
 
-  private spawned(program: string, args: string[]): ChildProcess {
+  private spawn(program: string, args: string[]): ChildProcess {
     const env = { HOME: this.folder, PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin", OLLAMA_HOST: "127.0.0.1:9" };
     const child = spawn(program, args, { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
     this.children.push(child);
     return child;
   }
 
-  /** The workers first: they say farewell. */
+  /** Stops the workers before NATS, so that they can deregister. */
   async close(): Promise<void> {
     for (const child of this.children.reverse()) {
-      const ended = once(child, "exit");
+      const exited = once(child, "exit");
       child.kill("SIGTERM");
-      await ended;
+      await exited;
     }
     await rm(this.folder, { recursive: true, force: true });
   }
 }
 
-/** Waits until a process has written `what`; returns everything it has written. */
-function said(child: ChildProcess, where: "stdout" | "stderr", what: string): Promise<string> {
+/** Waits until a process has written `expected` to a stream; returns all its output so far. */
+function waitForOutput(child: ChildProcess, stream: "stdout" | "stderr", expected: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
     for (const name of ["stdout", "stderr"] as const) {
       child[name]!.setEncoding("utf8").on("data", (more: string) => {
         text += more;
-        if (name === where && text.includes(what)) resolve(text);
+        if (name === stream && text.includes(expected)) resolve(text);
       });
     }
     child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`it ended (${code}): ${text}`)));
+    child.once("exit", (code) => reject(new Error(`process exited with code ${code}: ${text}`)));
   });
 }

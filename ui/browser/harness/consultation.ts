@@ -1,31 +1,33 @@
-// A consultation as somebody sees it who reads the page.
+// Locators and readings of the consultation page.
 
 import { expect, type Locator, type Page } from "@playwright/test";
 
-import type { Run } from "./serving.ts";
+import type { Run } from "./server.ts";
 
-/** What stands over a run: how it stands, and what can be done. */
-export const head = (page: Page): Locator => page.getByRole("main").locator("header");
+/** Header of a run, with its status and buttons. */
+export const runHeader = (page: Page): Locator => page.getByRole("main").locator("header");
 
-export async function stands(page: Page, status: string): Promise<void> {
-  await expect(head(page).getByText(status, { exact: true })).toBeVisible({ timeout: 60_000 });
+/** Waits until the header shows a status. */
+export async function expectStatus(page: Page, status: string): Promise<void> {
+  await expect(runHeader(page).getByText(status, { exact: true })).toBeVisible({ timeout: 60_000 });
 }
 
+/** Tab of a view, such as `Results`. */
 export const view = (page: Page, name: string): Locator => page.getByRole("tablist", { name: "Views of this consultation" }).getByRole("tab", { name });
 
-/** How far the debates are, in percent, by the list. */
-export async function debated(page: Page): Promise<number> {
+/** Progress of the debates in percent, read from the list. */
+export async function debateProgress(page: Page): Promise<number> {
   return Number(await page.getByRole("progressbar", { name: /^Debate/ }).getAttribute("aria-valuenow"));
 }
 
-/** How many rounds of each conversation of each debate are over, by the list. */
-export async function conversations(page: Page): Promise<number[]> {
+/** Number of completed rounds of each conversation of each debate, read from the list. */
+export async function completedRounds(page: Page): Promise<number[]> {
   const strips = page.getByRole("tabpanel").getByRole("img", { name: /^D\d: \d+ of \d+ rounds/ });
   const labels = await strips.evaluateAll((all) => all.map((one) => one.getAttribute("aria-label") ?? ""));
   return labels.map((label) => Number(/: (\d+) of/.exec(label)?.[1]));
 }
 
-/** All moves with their scores, by the results. */
+/** Scores of all moves by title, read from the results. */
 export async function scores(page: Page): Promise<Record<string, number>> {
   const bars = page.getByRole("tabpanel").getByRole("img", { name: /, \d+ of 120$/ });
   await expect(bars).toHaveCount(15);
@@ -33,14 +35,14 @@ export async function scores(page: Page): Promise<Record<string, number>> {
   return Object.fromEntries(labels.map((label) => [label.slice(0, label.indexOf(": ")), Number(/(\d+) of 120$/.exec(label)?.[1])]));
 }
 
-/** The same, by the server. */
+/** Scores of all moves by title, from the server's result. */
 export function scoresOf({ result }: Run): Record<string, number> {
-  const placed = [...result.recommended_moves, ...result.other_moves] as { title: string; total_score: number }[];
-  return Object.fromEntries(placed.map(({ title, total_score }) => [title, total_score]));
+  const moves = [...result.recommended_moves, ...result.other_moves] as { title: string; total_score: number }[];
+  return Object.fromEntries(moves.map(({ title, total_score }) => [title, total_score]));
 }
 
-/** Opened to be read: what was said in a debate. */
-export const reading = (page: Page, move: string): Locator => page.getByRole("dialog", { name: new RegExp(`^${move} `) });
+/** Side panel with the transcript of a debate. */
+export const debateDialog = (page: Page, move: string): Locator => page.getByRole("dialog", { name: new RegExp(`^${move} `) });
 
-/** Where the critic speaks in a round. */
-export const critic = (within: Locator, round: number): Locator => within.getByText(new RegExp(`^critic · round ${round}$`, "i"));
+/** Label of the critic's message in a round. */
+export const criticLabel = (within: Locator, round: number): Locator => within.getByText(new RegExp(`^critic · round ${round}$`, "i"));

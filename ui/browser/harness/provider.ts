@@ -1,5 +1,5 @@
-// A provider that speaks OpenAI's chat completions and says what a test wants it to say. It is stricter than the real
-// one: whatever it does not expect is answered 400, and kept to be shown.
+// Fake provider with OpenAI's chat completions API that returns the answers of a test. It is stricter than the real
+// one: it rejects an unexpected request with status 400 and records it in `unexpected`.
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -12,35 +12,35 @@ export interface Message {
   content: string | null;
 }
 
-/** What a model is asked. */
-export interface Question {
-  /** The name of the shape that is asked for, such as `Proposal`; null where plain words are. */
-  shape: string | null;
+/** A request to the model. */
+export interface ModelRequest {
+  /** Name of the requested JSON schema, such as `Proposal`; null for plain text. */
+  schema: string | null;
   messages: Message[];
-  /** The last words, which say what to do now. */
+  /** Content of the last message, which holds the task. */
   last: string;
   tools: string[];
 }
 
-/** What it answers: words, an object of the asked shape, or a call of a tool. */
-export type Answer = string | { tool: string; arguments: object } | { tool?: never; [field: string]: unknown };
+/** Answer of the model: text, an object of the requested schema, or a tool call. */
+export type ModelAnswer = string | { tool: string; arguments: object } | { tool?: never; [field: string]: unknown };
 
 const FIELDS = ["model", "messages", "max_completion_tokens", "temperature", "tools", "response_format", "stream", "stream_options", "reasoning_effort"];
 
 export class FakeProvider {
-  /** What was asked and should not have been. */
-  readonly wrong: string[] = [];
+  /** Errors about unexpected requests. */
+  readonly unexpected: string[] = [];
   private readonly server = createServer((request, response) => void this.answer(request, response));
 
-  private constructor(private readonly say: (question: Question) => Answer) {}
+  private constructor(private readonly respond: (request: ModelRequest) => ModelAnswer) {}
 
-  static async start(say: (question: Question) => Answer): Promise<FakeProvider> {
-    const provider = new FakeProvider(say);
+  static async start(respond: (request: ModelRequest) => ModelAnswer): Promise<FakeProvider> {
+    const provider = new FakeProvider(respond);
     await new Promise<void>((resolve) => provider.server.listen(0, "127.0.0.1", resolve));
     return provider;
   }
 
-  /** What a server is told so that it asks this one. */
+  /** Environment variables that make a server use this provider. */
   get env(): Record<string, string> {
     const { port } = this.server.address() as AddressInfo;
     return { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: `http://127.0.0.1:${port}/v1`, ASSIZE_PROVIDER: "openai", ASSIZE_MODEL: MODEL };
@@ -59,8 +59,8 @@ export class FakeProvider {
     try {
       const pieces: Buffer[] = [];
       for await (const piece of request) pieces.push(piece as Buffer);
-      const { question, streams } = check(request, Buffer.concat(pieces).toString("utf8"));
-      const { message, finish_reason } = said(this.say(question));
+      const { modelRequest, streams } = check(request, Buffer.concat(pieces).toString("utf8"));
+      const { message, finish_reason } = completion(this.respond(modelRequest));
       if (!streams) return send(200, { ...ABOUT, choices: [{ index: 0, message, finish_reason }], usage: USAGE });
       response.writeHead(200, { "Content-Type": "text/event-stream" });
       const chunk = (body: object) => response.write(`data: ${JSON.stringify({ ...ABOUT, ...body })}\n\n`);
@@ -69,38 +69,40 @@ export class FakeProvider {
       chunk({ choices: [], usage: USAGE });
       response.end("data: [DONE]\n\n");
     } catch (error) {
-      this.wrong.push(String(error));
+      this.unexpected.push(String(error));
       send(400, { error: { message: String(error), type: "invalid_request_error" } });
     }
   }
 }
 
-function ensure(holds: boolean, what: string): void {
-  if (!holds) throw new Error(what);
+function ensure(condition: boolean, message: string): void {
+  if (!condition) throw new Error(message);
 }
 
-function check(request: IncomingMessage, text: string): { question: Question; streams: boolean } {
-  ensure(request.method === "POST" && request.url === "/v1/chat/completions", `${request.method} ${request.url}`);
-  ensure(request.headers.authorization === `Bearer ${KEY}`, "another key");
-  ensure(request.headers["content-type"]?.startsWith("application/json") ?? false, "no JSON");
+/** Checks a request strictly and extracts what the test needs. */
+function check(request: IncomingMessage, text: string): { modelRequest: ModelRequest; streams: boolean } {
+  ensure(request.method === "POST" && request.url === "/v1/chat/completions", `unexpected route: ${request.method} ${request.url}`);
+  ensure(request.headers.authorization === `Bearer ${KEY}`, "wrong API key");
+  ensure(request.headers["content-type"]?.startsWith("application/json") ?? false, "content type is not JSON");
   const body = JSON.parse(text) as Record<string, any>;
-  for (const name of Object.keys(body)) ensure(FIELDS.includes(name), `the field ${name}`);
-  ensure(body.model === MODEL, `the model ${body.model}`);
-  ensure(body.stream === undefined || (body.stream === true && body.stream_options?.include_usage === true), "a stream without usage");
+  for (const name of Object.keys(body)) ensure(FIELDS.includes(name), `unknown field ${name}`);
+  ensure(body.model === MODEL, `unexpected model ${body.model}`);
+  ensure(body.stream === undefined || (body.stream === true && body.stream_options?.include_usage === true), "stream without include_usage");
   const messages = body.messages as Message[];
   ensure(Array.isArray(messages) && messages.length > 0, "no messages");
-  for (const one of messages) ensure(["system", "user", "assistant", "tool"].includes(one.role), `the role ${one.role}`);
+  for (const one of messages) ensure(["system", "user", "assistant", "tool"].includes(one.role), `unknown role ${one.role}`);
   const last = messages.at(-1)!;
-  ensure(last.role === "user" || last.role === "tool", "the last word is not the user's");
+  ensure(last.role === "user" || last.role === "tool", "the last message is not from the user or a tool");
   const tools = ((body.tools ?? []) as any[]).map((tool) => String(tool.function.name));
-  const shape = (body.response_format?.json_schema?.name ?? null) as string | null;
-  return { question: { shape, messages, last: String(last.content), tools }, streams: body.stream === true };
+  const schema = (body.response_format?.json_schema?.name ?? null) as string | null;
+  return { modelRequest: { schema, messages, last: String(last.content), tools }, streams: body.stream === true };
 }
 
 const ABOUT = { id: "chatcmpl-1", created: 1, model: MODEL };
 const USAGE = { prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 };
 
-function said(answer: Answer): { message: object; finish_reason: string } {
+/** Message of a completion with the given answer. */
+function completion(answer: ModelAnswer): { message: object; finish_reason: string } {
   if (typeof answer === "object" && answer.tool !== undefined) {
     const called = { name: answer.tool, arguments: JSON.stringify(answer.arguments) };
     const tool_calls = [{ index: 0, id: "call_0", type: "function", function: called }];

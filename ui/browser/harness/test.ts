@@ -1,35 +1,37 @@
-// What every test has: servers that are stopped behind it, and a browser in which nothing may go wrong unseen.
+// Fixtures of every test: servers that are stopped afterwards, and a browser whose errors fail the test.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { expect, test as base, type Cookie, type Download, type Page } from "@playwright/test";
 
-import { FakeProvider, type Answer, type Question } from "./provider.ts";
-import { Serving, type Run, type Wishes } from "./serving.ts";
+import { FakeProvider, type ModelAnswer, type ModelRequest } from "./provider.ts";
+import { TestServer, type Run, type ServerOptions } from "./server.ts";
 import { Worker } from "./worker.ts";
 
-export { expect, type Run, Serving, Worker };
+export { expect, type Run, TestServer, Worker };
 
-/** What went wrong in the browser, apart from what a test expects. */
+/** Errors in the browser; an error that the test does not allow fails the test. */
 interface Faults {
-  /** Lets go by what is wrong on purpose. */
-  forgive(pattern: RegExp): void;
-  /** What went wrong so far. */
+  /** Allows errors that match the pattern. */
+  allow(pattern: RegExp): void;
+  /** All errors so far. */
   seen(): string[];
 }
 
-/** A server in which much has happened. It is shared: whoever changes something in it leaves the rest as it was. */
-export interface Kept {
-  serving: Serving;
-  /** A consultation of two rounds, and programs, one of which failed at first and one of which left a file. */
+/** A server with finished runs, shared by the tests of a Playwright worker: a test may add data but not change it. */
+export interface Shared {
+  server: TestServer;
+  /** A consultation of two rounds. */
   consult: Run;
+  /** A program that fails at the first attempt. */
   code: Run;
-  drawn: Run;
+  /** A program that writes an SVG file. */
+  drawing: Run;
   debate: Run;
-  /** A worker whose draft was accepted in the workspace `site`, where another one waits and a third was rejected. */
+  /** A file-editing run whose draft was accepted; its workspace `site` also has an escalated and a rejected draft. */
   work: Run;
-  /** Of somebody who came in by the link. */
+  /** Cookies of a signed-in browser. */
   cookies: Cookie[];
 }
 
@@ -46,158 +48,158 @@ if __name__ == "__main__":
     sys.exit(main())
 `;
 
-interface Own {
-  serve: (wishes?: Wishes) => Promise<Serving>;
-  provider: (say: (question: Question) => Answer) => Promise<FakeProvider>;
+interface Fixtures {
+  serve: (options?: ServerOptions) => Promise<TestServer>;
+  provider: (respond: (request: ModelRequest) => ModelAnswer) => Promise<FakeProvider>;
   faults: Faults;
 }
 
-/** All servers there are: pages may be of these and of no others. */
-const servers = new Set<Serving>();
+/** Running servers; a request of the browser to any other address is an error. */
+const servers = new Set<TestServer>();
 
-async function started(wishes: Wishes): Promise<Serving> {
-  const serving = await Serving.start(wishes);
-  servers.add(serving);
-  return serving;
+async function startServer(options: ServerOptions): Promise<TestServer> {
+  const server = await TestServer.start(options);
+  servers.add(server);
+  return server;
 }
 
-async function ended(serving: Serving): Promise<void> {
-  servers.delete(serving);
-  await serving.close();
+async function stopServer(server: TestServer): Promise<void> {
+  servers.delete(server);
+  await server.close();
 }
 
-export const test = base.extend<Own, { kept: Kept }>({
+export const test = base.extend<Fixtures, { shared: Shared }>({
   serve: async ({}, use) => {
-    const all: Serving[] = [];
-    await use(async (wishes = {}) => {
-      const serving = await started(wishes);
-      all.push(serving);
-      return serving;
+    const all: TestServer[] = [];
+    await use(async (options = {}) => {
+      const server = await startServer(options);
+      all.push(server);
+      return server;
     });
-    for (const serving of all) await ended(serving);
+    for (const server of all) await stopServer(server);
   },
 
   provider: async ({}, use) => {
     const all: FakeProvider[] = [];
-    await use(async (say) => {
-      const provider = await FakeProvider.start(say);
+    await use(async (respond) => {
+      const provider = await FakeProvider.start(respond);
       all.push(provider);
       return provider;
     });
     for (const provider of all) await provider.close();
-    expect(all.flatMap((provider) => provider.wrong), "what the provider was asked and should not have been").toEqual([]);
+    expect(all.flatMap((provider) => provider.unexpected), "unexpected requests to the provider").toEqual([]);
   },
 
   faults: [
-    // After `serve`, so that it looks before the servers are stopped.
+    // Depends on `serve`, so that it checks before the servers are stopped.
     async ({ context, serve: _ }, use, info) => {
-      const wrong: string[] = [];
-      const forgiven: RegExp[] = [];
+      const errors: string[] = [];
+      const allowed: RegExp[] = [];
       context.on("console", (message) => {
-        if (message.type() === "error") wrong.push(`console: ${message.text()} (${message.location().url})`);
+        if (message.type() === "error") errors.push(`console: ${message.text()} (${message.location().url})`);
       });
-      // Whatever the content security policy had to stop is wrong, too: nothing should have tried it.
-      await context.exposeBinding("__violation", (_, what: string) => wrong.push(`content security policy: ${what}`));
+      // A violation of the content security policy is an error, though blocked: the page must not attempt it.
+      await context.exposeBinding("__violation", (_, violation: string) => errors.push(`content security policy: ${violation}`));
       await context.addInitScript(() => {
         document.addEventListener("securitypolicyviolation", (event) => {
-          const { __violation } = window as unknown as { __violation: (what: string) => void };
+          const { __violation } = window as unknown as { __violation: (violation: string) => void };
           __violation(`${event.effectiveDirective} stopped ${event.blockedURI} ${event.sample}`);
         });
       });
-      context.on("weberror", (error) => wrong.push(`page: ${error.error().stack ?? error.error().message}`));
+      context.on("weberror", (error) => errors.push(`page: ${error.error().stack ?? error.error().message}`));
       context.on("dialog", (dialog) => {
-        wrong.push(`a dialog: ${dialog.message()}`);
+        errors.push(`dialog: ${dialog.message()}`);
         void dialog.dismiss();
       });
       context.on("request", (request) => {
         const { protocol, origin } = new URL(request.url());
-        const known = [...servers].some((serving) => serving.address === origin);
-        if (/^(http|ws)s?:$/.test(protocol) && !known) wrong.push(`a request elsewhere: ${request.url()}`);
+        const known = [...servers].some((server) => server.address === origin);
+        if (/^(http|ws)s?:$/.test(protocol) && !known) errors.push(`request to an unknown server: ${request.url()}`);
       });
-      await use({ forgive: (pattern) => forgiven.push(pattern), seen: () => [...wrong] });
-      const left = wrong.filter((one) => !forgiven.some((pattern) => pattern.test(one)));
+      await use({ allow: (pattern) => allowed.push(pattern), seen: () => [...errors] });
+      const left = errors.filter((one) => !allowed.some((pattern) => pattern.test(one)));
       if (left.length > 0 || info.errors.length > 0) {
-        for (const { address, log } of servers) await info.attach(`the log of ${address}`, { body: log || "(it said nothing)", contentType: "text/plain" });
+        for (const { address, log } of servers) await info.attach(`log of ${address}`, { body: log || "(empty)", contentType: "text/plain" });
       }
-      expect(left, "what went wrong in the browser").toEqual([]);
+      expect(left, "errors in the browser").toEqual([]);
     },
     { auto: true },
   ],
 
-  kept: [
+  shared: [
     async ({}, use) => {
-      const serving = await started({ roots: ["site"] });
-      await writeFile(join(serving.folder("site"), "watchdog.py"), WATCHDOG);
-      const [consult, code, drawn, debate, work] = await Promise.all([
-        serving.through({ kind: "consult", ticker: "NVDA", rounds: 2 }),
-        serving.through({ kind: "run", task: "Read data from users.json and print usernames" }),
-        serving.through({ kind: "run", task: "Draw a sine wave as an SVG file" }),
-        serving.through({ kind: "debate", document: "# Open a second bakery\n\nThe first one sells out by ten.", rounds: 2 }),
-        serving.through({ kind: "work", workspace: "site", task: "Add --version flag to watchdog.py" }),
+      const server = await startServer({ roots: ["site"] });
+      await writeFile(join(server.folder("site"), "watchdog.py"), WATCHDOG);
+      const [consult, code, drawing, debate, work] = await Promise.all([
+        server.completeRun({ kind: "consult", ticker: "NVDA", rounds: 2 }),
+        server.completeRun({ kind: "run", task: "Read data from users.json and print usernames" }),
+        server.completeRun({ kind: "run", task: "Draw a sine wave as an SVG file" }),
+        server.completeRun({ kind: "debate", document: "# Open a second bakery\n\nThe first one sells out by ten.", rounds: 2 }),
+        server.completeRun({ kind: "work", workspace: "site", task: "Add --version flag to watchdog.py" }),
       ]);
-      const worker = await Worker.hired(serving, "site");
-      // What builds is looked after by a person; a path of somebody's own machine is sent back.
-      const waits = await worker.proposes("build", { ".gitlab-ci.yml": "build:\n  script: make\n", "NOTES.md": "# Notes\n\nIt watches.\n" }, "Say how it is built, and what it is");
-      const goesBack = await worker.proposes("log", { "log.py": 'LOG = "/home/ada/watch.log"\n' }, "Write a log");
-      expect([waits.verdict, goesBack.verdict]).toEqual(["escalated", "rejected"]);
-      await use({ serving, consult, code, drawn, debate, work, cookies: [] });
-      await ended(serving);
+      const worker = await Worker.connect(server, "site");
+      // The gate escalates changes to build files, and rejects personal home paths.
+      const escalated = await worker.submit("build", { ".gitlab-ci.yml": "build:\n  script: make\n", "NOTES.md": "# Notes\n\nIt watches.\n" }, "Say how it is built, and what it is");
+      const rejected = await worker.submit("log", { "log.py": 'LOG = "/home/ada/watch.log"\n' }, "Write a log");
+      expect([escalated.verdict, rejected.verdict]).toEqual(["escalated", "rejected"]);
+      await use({ server, consult, code, drawing, debate, work, cookies: [] });
+      await stopServer(server);
     },
     { scope: "worker", timeout: 180_000 },
   ],
 });
 
-/** A draft in the workspace `site` that waits for a reviewer, and whose file has changed since. */
-export async function conflict(serving: Serving): Promise<{ path: string; base: string; draft: string; now: string }> {
+/** Creates an escalated draft in the workspace `site` whose file has changed since. */
+export async function createConflict(server: TestServer): Promise<{ path: string; base: string; draft: string; now: string }> {
   const name = ".gitlab-ci.yml";
-  const path = join(serving.folder("site"), name);
+  const path = join(server.folder("site"), name);
   const base = "build:\n  script: make\n";
   const draft = "build:\n  script: make all\n";
   const now = "# reviewed by the platform team\nbuild:\n  script: make\n";
   await writeFile(path, base);
-  const worker = await Worker.hired(serving, "site");
-  expect((await worker.proposes("build", { [name]: draft }, "Build everything")).verdict).toBe("escalated");
+  const worker = await Worker.connect(server, "site");
+  expect((await worker.submit("build", { [name]: draft }, "Build everything")).verdict).toBe("escalated");
   await writeFile(path, now);
   return { path, base, draft, now };
 }
 
 /** Chooses the kind of trial in the start form. */
-export async function choose(page: Page, kind: "Consult" | "Code" | "Debate"): Promise<void> {
-  await page.getByRole("radiogroup", { name: "What kind of trial" }).getByText(kind, { exact: true }).click();
+export async function chooseKind(page: Page, kind: "Consult" | "Code" | "Debate"): Promise<void> {
+  await page.getByRole("radiogroup", { name: "Kind of trial" }).getByText(kind, { exact: true }).click();
   await expect(page.getByRole("radio", { name: kind })).toBeChecked();
 }
 
-/** Follows the link, as somebody does who has started the server, and goes on to an address of the page. */
-export async function enter(page: Page, serving: Serving, path = "/"): Promise<void> {
-  await page.goto(await serving.link());
+/** Signs in with a link of the server, then opens a path of the page. */
+export async function signIn(page: Page, server: TestServer, path = "/"): Promise<void> {
+  await page.goto(await server.link());
   await expect(page.getByRole("navigation", { name: "Main" })).toBeVisible();
-  // The ticket stays in no history.
+  // The one-time ticket is removed from the URL.
   expect(new URL(page.url()).search).toBe("");
-  if (path !== "/") await page.goto(serving.address + path);
+  if (path !== "/") await page.goto(server.address + path);
 }
 
-/** Goes to an address of the shared server; whoever came in once need not follow a link again. */
-export async function visit(page: Page, kept: Kept, path: string): Promise<void> {
-  if (kept.cookies.length === 0) {
-    await enter(page, kept.serving);
-    kept.cookies = await page.context().cookies();
+/** Opens a path of the shared server; signs in once and reuses the cookies. */
+export async function visit(page: Page, shared: Shared, path: string): Promise<void> {
+  if (shared.cookies.length === 0) {
+    await signIn(page, shared.server);
+    shared.cookies = await page.context().cookies();
   }
-  await page.context().addCookies(kept.cookies);
-  await page.goto(kept.serving.address + path);
+  await page.context().addCookies(shared.cookies);
+  await page.goto(shared.server.address + path);
 }
 
-/** What was downloaded. */
-export async function text(download: Download): Promise<string> {
+/** Text of a downloaded file. */
+export async function textOf(download: Download): Promise<string> {
   return readFile(await download.path(), "utf8");
 }
 
-/** Nothing lies beyond the right edge of the window, so that nobody has to push the page aside. */
-export async function fits(page: Page): Promise<void> {
+/** Expects that the page does not scroll horizontally. */
+export async function expectFits(page: Page): Promise<void> {
   const widths = await page.evaluate(() => {
     const root = document.scrollingElement ?? document.documentElement;
     const { scrollWidth: needs, clientWidth: has } = root;
     if (needs <= has) return { needs, has, beyond: [] };
-    // Who it is, for whoever has to mend it: what reaches beyond, and is not scrolled within something else.
+    // For the message: elements beyond the right edge that no scrolling container clips.
     const beyond = [...document.querySelectorAll("body *")].filter((one) => {
       if (one.getBoundingClientRect().right <= has + 1) return false;
       for (let at = one.parentElement; at; at = at.parentElement) {
@@ -207,6 +209,6 @@ export async function fits(page: Page): Promise<void> {
     });
     return { needs, has, beyond: beyond.slice(0, 4).map((one) => one.outerHTML.slice(0, 160)) };
   });
-  // One finding does not hide the next.
+  // Soft, so that one failure does not hide the next.
   expect.soft(widths.needs, `${page.url()} is wider than its window: ${widths.beyond.join("\n")}`).toBeLessThanOrEqual(widths.has);
 }

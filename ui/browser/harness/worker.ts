@@ -1,28 +1,28 @@
-// A worker that proposes changes to files, over MCP, as any model would.
+// MCP client that submits drafts, as a model would.
 
-import type { Serving } from "./serving.ts";
+import type { TestServer } from "./server.ts";
 
 export class Worker {
   private session = "";
   private sent = 0;
 
   private constructor(
-    private readonly at: string,
+    private readonly url: string,
     private readonly token: string,
   ) {}
 
-  static async hired(serving: Serving, workspace: string): Promise<Worker> {
-    // It can neither execute nor accept.
-    const { token } = await serving.post<{ token: string }>("/api/tokens", { scope: `drafts/${workspace}` });
-    const worker = new Worker(`${serving.address}/mcp/drafts/${workspace}`, token);
+  static async connect(server: TestServer, workspace: string): Promise<Worker> {
+    // The scope allows neither running code nor accepting drafts.
+    const { token } = await server.post<{ token: string }>("/api/tokens", { scope: `drafts/${workspace}` });
+    const worker = new Worker(`${server.address}/mcp/drafts/${workspace}`, token);
     const clientInfo = { name: "tester", version: "1" };
-    await worker.ask("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
+    await worker.request("initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo });
     await worker.send({ method: "notifications/initialized" });
     return worker;
   }
 
-  /** Hands in a file as it should be; the verdict. */
-  async proposes(task: string, files: Record<string, string>, summary: string): Promise<{ verdict: string }> {
+  /** Drafts new contents of files and submits them together; returns the gate's verdict. */
+  async submit(task: string, files: Record<string, string>, summary: string): Promise<{ verdict: string }> {
     const paths: [string, string][] = [];
     for (const [path, content] of Object.entries(files)) {
       const { draft_path } = await this.call("ollama_request_draft", { source_path: path, task_id: task });
@@ -35,23 +35,23 @@ export class Worker {
   }
 
   private async call(name: string, args: object): Promise<any> {
-    const result = await this.ask("tools/call", { name, arguments: args });
+    const result = await this.request("tools/call", { name, arguments: args });
     if (result.isError) throw new Error(`${name}: ${JSON.stringify(result.content)}`);
     return result.structuredContent;
   }
 
-  private async ask(method: string, params: object): Promise<any> {
+  private async request(method: string, params: object): Promise<any> {
     this.sent += 1;
     const text = await this.send({ id: this.sent, method, params });
-    // It may come as one event, or as it is.
+    // The server replies with plain JSON or with one server-sent event.
     const line = text.startsWith("{") ? text : (text.match(/^data: (\{.*)$/m)?.[1] ?? "");
-    const answer = JSON.parse(line) as { result?: any; error?: unknown };
-    if (answer.error) throw new Error(`${method}: ${JSON.stringify(answer.error)}`);
-    return answer.result;
+    const reply = JSON.parse(line) as { result?: any; error?: unknown };
+    if (reply.error) throw new Error(`${method}: ${JSON.stringify(reply.error)}`);
+    return reply.result;
   }
 
   private async send(message: object): Promise<string> {
-    const response = await fetch(this.at, {
+    const response = await fetch(this.url, {
       method: "POST",
       headers: {
         Authorization: `Bearer ${this.token}`,

@@ -1,21 +1,24 @@
-// What models, programs and workers write is text, and stays text: nothing of it runs, calls anybody, or breaks the page.
+// Hostile output of models, programs and MCP clients is shown as text: it runs no script, sends no request, and does not
+// break the layout.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
 
-import { critic, reading, stands, view } from "../harness/consultation.ts";
-import type { Answer, Question } from "../harness/provider.ts";
-import { enter, expect, fits, test, WATCHDOG, Worker } from "../harness/test.ts";
+import { criticLabel, debateDialog, expectStatus, view } from "../harness/consultation.ts";
+import type { ModelAnswer, ModelRequest } from "../harness/provider.ts";
+import { expect, expectFits, signIn, test, WATCHDOG, Worker } from "../harness/test.ts";
 
+/** Script that marks the page as compromised; the number tells the payloads apart. */
 const owns = (number: number) => `window.__owned=${number}`;
 
-const TURNED = "\u202egnp.exe\u202c \u2066fdp\u2069 \u05d0\u05d1\u05d2";
+/** Text with bidirectional control characters. */
+const BIDI = "\u202egnp.exe\u202c \u2066fdp\u2069 \u05d0\u05d1\u05d2";
 const LONG = "x".repeat(3000);
 
-/** Fits on a line, where only that much is shown. */
-const SHORT = `<script>${owns(1)}</script><img src=x onerror=${owns(2)}>${TURNED}`;
+/** Payload for places that show only the beginning of a text. */
+const SHORT = `<script>${owns(1)}</script><img src=x onerror=${owns(2)}>${BIDI}`;
 
 const TAGS = [
   `<script>${owns(3)}</script>`,
@@ -44,13 +47,13 @@ const MARKDOWN = [
 const COLUMNS = Array.from({ length: 200 }, (_, index) => `column ${index}`);
 const TABLE = [COLUMNS, COLUMNS.map(() => "---"), ...Array.from({ length: 50 }, () => COLUMNS)].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
-const WORDS = [...TAGS, ...MARKDOWN, TURNED, LONG, `\`\`\`\n${LONG}\n\`\`\``].join("\n\n");
+const WORDS = [...TAGS, ...MARKDOWN, BIDI, LONG, `\`\`\`\n${LONG}\n\`\`\``].join("\n\n");
 
 const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="${owns(18)}"><script>${owns(19)}</script><image href="https://evil.example/pixel.png"/><rect width="40" height="40"/></svg>`;
 
-/** A program that prints all of it, and leaves files with such names; at first it fails. */
+/** Program that prints the payloads and writes files with hostile names and contents. */
 const PROGRAM = `import sys
-words = ${JSON.stringify([...TAGS, TURNED, LONG].join("\n"))}
+words = ${JSON.stringify([...TAGS, BIDI, LONG].join("\n"))}
 print(words)
 print(words, file=sys.stderr)
 for name in ["<img src=x onerror=${owns(16)}>.png", "\\u202egnp.exe", "${"n".repeat(200)}.txt"]:
@@ -60,27 +63,27 @@ open("evil.html", "w").write(${JSON.stringify(`<!doctype html>${TAGS.join("")}`)
 open("evil.md", "w").write(${JSON.stringify(MARKDOWN.join("\n\n"))})
 `;
 
-/** Says nothing but the like, in whatever shape it is asked for; its first program fails. */
-function evil(): (question: Question) => Answer {
+/** Model whose every answer is a payload of the requested schema; its first program fails. */
+function hostileModel(): (request: ModelRequest) => ModelAnswer {
   let programs = 0;
-  return (question) => {
-    if (question.shape === "GeneratedCode") programs += 1;
-    return said(question, programs > 1);
+  return (request) => {
+    if (request.schema === "GeneratedCode") programs += 1;
+    return hostileAnswer(request, programs > 1);
   };
 }
 
-function said({ shape, last, messages, tools }: Question, works: boolean): Answer {
+function hostileAnswer({ schema, last, messages, tools }: ModelRequest, works: boolean): ModelAnswer {
   if (tools.length > 0) {
     const done = messages.filter((one) => one.role === "tool");
     const draft = /_handoff[^"\\]*?\.draft/.exec(JSON.stringify(done))?.[0] ?? "";
-    const steps: Answer[] = [
+    const steps: ModelAnswer[] = [
       { tool: "ollama_request_draft", arguments: { source_path: "watchdog.py", task_id: taskOf(messages) } },
       { tool: "ollama_write_draft", arguments: { draft_path: draft, content: `${WATCHDOG}# ${SHORT} ${LONG}\n` } },
       { tool: "ollama_submit_draft", arguments: { draft_path: draft, original_path: "watchdog.py", task_id: taskOf(messages), change_summary: `${SHORT} ${LONG}` } },
     ];
     return steps[done.length] ?? WORDS;
   }
-  switch (shape) {
+  switch (schema) {
     case "Inference":
       return { summary: WORDS, findings: [{ title: SHORT, statement: WORDS, evidence: [SHORT, LONG] }] };
     case "Proposal": {
@@ -99,43 +102,43 @@ function said({ shape, last, messages, tools }: Question, works: boolean): Answe
 
 const taskOf = (messages: { content: string | null }[]) => /task(?:_id| id)?[^a-z0-9]+(work-[a-z0-9]+)/i.exec(JSON.stringify(messages))?.[1] ?? "t1";
 
-/** Nothing of it has come alive, and it fits at any width. */
-async function harmless(page: Page): Promise<void> {
+/** Expects that no payload is active in the page, and that the page fits at both widths. */
+async function expectInert(page: Page): Promise<void> {
   const found = await page.evaluate(() => {
     const all = [...document.querySelectorAll("*")];
     const own = (address: string) => new URL(address, location.href).origin === location.origin;
     const named = all.flatMap((one) => [...one.attributes].map(({ name, value }) => ({ one, name, value, shown: `${one.tagName} ${name}=${value.slice(0, 100)}` })));
     const leads = named.filter(({ name }) => ["href", "src", "action", "formaction", "data"].includes(name));
-    // A drawing within the page is a picture: it runs no script and fetches nothing.
-    const drawn = ({ one, value }: (typeof named)[number]) => one.matches("img") && value.startsWith("data:image/svg+xml,");
+    // An SVG in an `img` element runs no script and fetches nothing.
+    const svgImage = ({ one, value }: (typeof named)[number]) => one.matches("img") && value.startsWith("data:image/svg+xml,");
     return {
       owned: (window as { __owned?: unknown }).__owned,
       handlers: named.filter(({ name }) => name.startsWith("on") || name === "srcdoc").map(({ shown }) => shown),
       made: all.filter((one) => one.matches("iframe, object, embed, form form, body style, base, meta[http-equiv]")).map((one) => one.outerHTML.slice(0, 100)),
-      odd: leads.filter((at) => !drawn(at) && !/^(https?|mailto):/.test(new URL(at.value, location.href).href)).map(({ shown }) => shown),
-      fetched: leads.filter((at) => at.name !== "href" && !drawn(at) && !own(at.value)).map(({ shown }) => shown),
-      // Links may lead elsewhere, and say so; that of the drawing's maker is not theirs.
-      unsaid: leads.filter(({ one, value }) => one.matches("a:not(.react-flow__attribution a)") && !own(value) && !one.textContent?.includes(new URL(value).host)).map(({ shown }) => shown),
+      odd: leads.filter((at) => !svgImage(at) && !/^(https?|mailto):/.test(new URL(at.value, location.href).href)).map(({ shown }) => shown),
+      fetched: leads.filter((at) => at.name !== "href" && !svgImage(at) && !own(at.value)).map(({ shown }) => shown),
+      // An external link must show its host; the attribution link of React Flow is exempt.
+      unlabelled: leads.filter(({ one, value }) => one.matches("a:not(.react-flow__attribution a)") && !own(value) && !one.textContent?.includes(new URL(value).host)).map(({ shown }) => shown),
     };
   });
-  expect.soft(found, page.url()).toEqual({ owned: undefined, handlers: [], made: [], odd: [], fetched: [], unsaid: [] });
-  await fits(page);
+  expect.soft(found, page.url()).toEqual({ owned: undefined, handlers: [], made: [], odd: [], fetched: [], unlabelled: [] });
+  await expectFits(page);
   const size = page.viewportSize()!;
   await page.setViewportSize({ width: 390, height: 844 });
-  await fits(page);
+  await expectFits(page);
   await page.setViewportSize(size);
 }
 
-test("where it is taken for markup it does run", async ({ page, faults }) => {
-  faults.forgive(/evil\.example|ERR_NAME_NOT_RESOLVED|about:blank/);
+test("control: the payloads run when they are inserted as markup", async ({ page, faults }) => {
+  faults.allow(/evil\.example|ERR_NAME_NOT_RESOLVED|about:blank/);
   await page.setContent(TAGS.join(""));
   await expect.poll(() => page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeDefined();
 });
 
-test("markup that gets into the page is stopped by its content security policy, and reported", async ({ page, serve, faults }) => {
-  faults.forgive(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
-  const serving = await serve();
-  await enter(page, serving);
+test("the content security policy blocks and reports injected markup", async ({ page, serve, faults }) => {
+  faults.allow(/content security policy|evil\.example|404 \(Not Found\) \(.*\/x\)/i);
+  const server = await serve();
+  await signIn(page, server);
   await page.evaluate((tags) => {
     const place = document.createElement("div");
     document.body.append(place);
@@ -151,119 +154,119 @@ test("markup that gets into the page is stopped by its content security policy, 
   expect(await page.evaluate(() => (window as { __owned?: unknown }).__owned)).toBeUndefined();
 });
 
-test("a company's name that is an attack", async ({ page, serve, provider }) => {
-  const models = await provider(evil());
-  const serving = await serve({ env: models.env });
+test("a hostile company name is shown as text", async ({ page, serve, provider }) => {
+  const models = await provider(hostileModel());
+  const server = await serve({ env: models.env });
   const name = `<img src=x onerror=${owns(21)}> [link](javascript:${owns(22)})`;
-  const run = await serving.through({ kind: "consult", name, rounds: 1, moves: 1, yes: true });
-  await enter(page, serving);
+  const run = await server.completeRun({ kind: "consult", name, rounds: 1, moves: 1, yes: true });
+  await signIn(page, server);
   await expect(page.getByRole("link", { name: /onerror=window/ }).first()).toBeVisible();
-  await harmless(page);
-  await page.goto(`${serving.address}/runs/${run.id}`);
+  await expectInert(page);
+  await page.goto(`${server.address}/runs/${run.id}`);
   await expect(page.getByRole("heading", { level: 1 })).toContainText("<img src=x");
-  await harmless(page);
-  // A ticker is refused before it is shown anywhere.
+  await expectInert(page);
+  // The server rejects a hostile ticker.
   const ticker = `<script>${owns(23)}</script>`;
-  await expect(serving.ask("POST", "/api/runs", { kind: "consult", ticker, yes: true })).rejects.toThrow(/ticker/);
+  await expect(server.request("POST", "/api/runs", { kind: "consult", ticker, yes: true })).rejects.toThrow(/ticker/);
 });
 
-test("a consultation whose every word is an attack", async ({ page, serve, provider }) => {
-  const models = await provider(evil());
-  const serving = await serve({ env: models.env });
-  const run = await serving.through({ kind: "consult", ticker: "EVIL", rounds: 2, moves: 1, yes: true });
-  await enter(page, serving);
+test("a consultation with only hostile texts stays inert", async ({ page, serve, provider }) => {
+  const models = await provider(hostileModel());
+  const server = await serve({ env: models.env });
+  const run = await server.completeRun({ kind: "consult", ticker: "EVIL", rounds: 2, moves: 1, yes: true });
+  await signIn(page, server);
   await expect(page.getByRole("link", { name: /EVIL/ })).toBeVisible();
-  await harmless(page);
-  await page.goto(`${serving.address}/runs/${run.id}`);
+  await expectInert(page);
+  await page.goto(`${server.address}/runs/${run.id}`);
   const panel = page.getByRole("tabpanel");
   await expect(panel.getByRole("button", { name: "Read the debate" }).first()).toBeVisible();
-  // It is shown as what it is.
+  // The markup is shown as text.
   await expect(panel).toContainText("<script>window.__owned=1</script>");
-  await harmless(page);
-  for (const name of ["Pipeline", "As a list"]) {
+  await expectInert(page);
+  for (const name of ["Pipeline", "List"]) {
     await view(page, name).click();
     await expect(panel).toContainText("m5");
-    await harmless(page);
+    await expectInert(page);
   }
   await view(page, "Documents").click();
   for (const name of ["F1.md", "moves/m1.md", "report.md"]) {
     await panel.getByRole("button", { name, exact: true }).click();
     await expect(panel.getByRole("heading", { name, exact: true })).toBeVisible();
-    await expect(panel.getByText("Looking…")).toBeHidden();
-    await harmless(page);
+    await expect(panel.getByRole("status", { name: "Loading" })).toBeHidden();
+    await expectInert(page);
   }
-  await page.goto(`${serving.address}/runs/${run.id}?move=m1`);
-  const opened = reading(page, "m1");
-  await expect(critic(opened, 2)).toBeAttached();
-  await harmless(page);
-  // Whoever follows what looks like a link gets nowhere.
-  for (const words of ["by a link", "by another", "data", "by reference"]) {
-    const link = opened.getByText(words, { exact: true }).first();
+  await page.goto(`${server.address}/runs/${run.id}?move=m1`);
+  const opened = debateDialog(page, "m1");
+  await expect(criticLabel(opened, 2)).toBeAttached();
+  await expectInert(page);
+  // Links with dangerous targets are not rendered as links.
+  for (const label of ["by a link", "by another", "data", "by reference"]) {
+    const link = opened.getByText(label, { exact: true }).first();
     await expect(link).toBeVisible();
-    expect(await link.evaluate((one) => one.closest("a")), words).toBeNull();
+    expect(await link.evaluate((one) => one.closest("a")), label).toBeNull();
   }
-  // The table scrolls by itself.
+  // The wide table scrolls inside its own container.
   const cell = opened.getByRole("cell", { name: "column 199", exact: true }).first();
   await expect(cell).not.toBeInViewport();
   await cell.scrollIntoViewIfNeeded();
   await expect(cell).toBeInViewport();
-  await fits(page);
+  await expectFits(page);
 });
 
-test("a program, its output, its files and its critic", async ({ page, serve, provider }) => {
-  const models = await provider(evil());
-  const serving = await serve({ env: models.env });
-  const run = await serving.through({ kind: "run", task: `${WORDS}\n\n${TABLE}` });
-  await enter(page, serving);
+test("a hostile program, its output, files and critique stay inert", async ({ page, serve, provider }) => {
+  const models = await provider(hostileModel());
+  const server = await serve({ env: models.env });
+  const run = await server.completeRun({ kind: "run", task: `${WORDS}\n\n${TABLE}` });
+  await signIn(page, server);
   await expect(page.getByRole("region", { name: "Recent trials" }).getByRole("link")).toBeVisible();
-  await harmless(page);
-  await page.goto(`${serving.address}/runs/${run.id}`);
+  await expectInert(page);
+  await page.goto(`${server.address}/runs/${run.id}`);
   await expect(page.getByRole("heading", { name: "Attempt 2" })).toBeVisible();
   await expect(page.getByRole("main")).toContainText(TAGS[0]!);
   await expect(page.getByRole("link", { name: "<img src=x onerror=window.__owned=16>.png" })).toBeVisible();
   const picture = page.getByRole("img", { name: "evil.svg" });
   await expect.poll(() => picture.evaluate((one: HTMLImageElement) => one.naturalWidth)).toBe(40);
-  await harmless(page);
-  // Opened by themselves, files are downloaded and never shown as pages of the server.
+  await expectInert(page);
+  // Opened directly, files are downloaded and never rendered as pages of the server.
   for (const file of ["evil.svg", "evil.html", "evil.md"]) {
     const address = await page.getByRole("link", { name: file }).first().evaluate((one: HTMLAnchorElement) => one.href);
     const [download] = await Promise.all([page.waitForEvent("download"), page.evaluate((to) => { location.href = to; }, address)]);
     expect(download.suggestedFilename()).toBe(file);
   }
-  await harmless(page);
+  await expectInert(page);
 });
 
-test("a debate, an evaluation, a worker and its drafts", async ({ page, serve, provider }) => {
-  const models = await provider(evil());
-  const serving = await serve({ env: models.env, roots: ["site"] });
-  await writeFile(join(serving.folder("site"), "watchdog.py"), WATCHDOG);
-  const debate = await serving.through({ kind: "debate", document: `# ${SHORT} ${LONG}\n\n${WORDS}\n\n${TABLE}`, rounds: 1 });
+test("hostile debates, evaluations, file edits and drafts stay inert", async ({ page, serve, provider }) => {
+  const models = await provider(hostileModel());
+  const server = await serve({ env: models.env, roots: ["site"] });
+  await writeFile(join(server.folder("site"), "watchdog.py"), WATCHDOG);
+  const debate = await server.completeRun({ kind: "debate", document: `# ${SHORT} ${LONG}\n\n${WORDS}\n\n${TABLE}`, rounds: 1 });
   const problem = { task_id: SHORT, prompt: `def f():\n    """${LONG}"""\n`, entry_point: "f", test: "def check(f):\n    assert f() == 1\n", canonical_solution: "    return 1\n" };
-  const evaluated = await serving.through({ kind: "eval", name: `${SHORT} ${LONG}`.slice(0, 100), problems: JSON.stringify(problem), max_attempts: 1 });
-  const work = await serving.through({ kind: "work", workspace: "site", task: `${SHORT} ${LONG} watchdog.py` });
-  const worker = await Worker.hired(serving, "site");
+  const evaluated = await server.completeRun({ kind: "eval", name: `${SHORT} ${LONG}`.slice(0, 100), problems: JSON.stringify(problem), max_attempts: 1 });
+  const work = await server.completeRun({ kind: "work", workspace: "site", task: `${SHORT} ${LONG} watchdog.py` });
+  const worker = await Worker.connect(server, "site");
   const name = `<img src=x onerror=${owns(17)}>${"n".repeat(150)}.md`;
-  expect((await worker.proposes("evil", { [name]: `${WORDS}\n\n${TABLE}\n` }, `${SHORT} ${LONG}`)).verdict).toBe("escalated");
-  await enter(page, serving);
+  expect((await worker.submit("evil", { [name]: `${WORDS}\n\n${TABLE}\n` }, `${SHORT} ${LONG}`)).verdict).toBe("escalated");
+  await signIn(page, server);
   for (const run of [debate, evaluated, work]) {
-    await page.goto(`${serving.address}/runs/${run.id}`);
+    await page.goto(`${server.address}/runs/${run.id}`);
     await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
-    await stands(page, "done");
-    await harmless(page);
+    await expectStatus(page, "done");
+    await expectInert(page);
   }
-  await page.goto(`${serving.address}/drafts/site`);
+  await page.goto(`${server.address}/drafts/site`);
   const accept = page.getByRole("button", { name: "Accept" });
   await expect(accept).toBeVisible();
-  await harmless(page);
-  const waiting = page.getByRole("main").getByRole("listitem").getByRole("link");
-  await expect(waiting).toHaveCount(2);
-  for (const link of await waiting.all()) {
+  await expectInert(page);
+  const submissions = page.getByRole("main").getByRole("listitem").getByRole("link");
+  await expect(submissions).toHaveCount(2);
+  for (const link of await submissions.all()) {
     await link.click();
-    await expect(page.getByRole("button", { name: "In one column" })).toBeVisible();
-    // The gate has seen the sign that turns the text, and its reason stands at the line.
+    await expect(page.getByRole("button", { name: "Unified" })).toBeVisible();
+    // The gate detects the bidirectional control characters; its reason is shown at the line.
     await expect(page.getByRole("main")).toContainText("turned-text");
-    await harmless(page);
+    await expectInert(page);
     await page.getByRole("button", { name: "Side by side" }).click();
-    await harmless(page);
+    await expectInert(page);
   }
 });

@@ -1,77 +1,77 @@
-// The same on a phone, by touch: nothing is pushed aside, and what matters is within reach.
+// Use on a phone by touch: no horizontal scrolling, and targets large enough for a finger.
 
 import type { Locator, Page } from "@playwright/test";
 
-import { critic, debated, reading, stands, view } from "../harness/consultation.ts";
-import { enter, expect, fits, test, visit, Worker } from "../harness/test.ts";
+import { criticLabel, debateDialog, debateProgress, expectStatus, view } from "../harness/consultation.ts";
+import { expect, expectFits, signIn, test, visit, Worker } from "../harness/test.ts";
 import { PHONE } from "../harness/views.ts";
 
 test.use({ viewport: PHONE, isMobile: true, hasTouch: true });
 
-/** Can be touched where it is, and is large enough for a finger. */
-async function reach(page: Page, target: Locator): Promise<void> {
+/** Expects that an element can be scrolled fully into view and is at least 24 px wide and high. */
+async function expectTouchable(page: Page, target: Locator): Promise<void> {
   await target.scrollIntoViewIfNeeded();
   await expect(target).toBeInViewport({ ratio: 1 });
   const box = (await target.boundingBox())!;
-  expect.soft(Math.min(box.width, box.height), `${target} is small`).toBeGreaterThanOrEqual(24);
-  await fits(page);
+  expect.soft(Math.min(box.width, box.height), `${target} is too small`).toBeGreaterThanOrEqual(24);
+  await expectFits(page);
 }
 
-test("a consultation, from its beginning to a debate that is read", async ({ page, serve }) => {
-  const serving = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
-  await enter(page, serving);
-  await page.getByRole("textbox", { name: "A ticker, a task or a move" }).fill("NVDA");
+test("a consultation is started and a debate read on a phone", async ({ page, serve }) => {
+  const server = await serve({ env: { ASSIZE_REHEARSAL_LATENCY_MS: "400" } });
+  await signIn(page, server);
+  await page.getByRole("textbox", { name: "Ticker, task or move" }).fill("NVDA");
   await expect(page.getByText(/simulated calls/)).toBeVisible();
-  const begin = page.getByRole("button", { name: "Begin" });
-  await reach(page, begin);
-  await begin.tap();
-  // The list comes first here: there is no room for a drawing.
-  await expect.poll(() => debated(page)).toBeGreaterThan(0);
-  await reach(page, page.getByRole("button", { name: "Stop", exact: true }));
+  const start = page.getByRole("button", { name: "Start" });
+  await expectTouchable(page, start);
+  await start.tap();
+  // A narrow window opens the list instead of the drawing.
+  await expect.poll(() => debateProgress(page)).toBeGreaterThan(0);
+  await expectTouchable(page, page.getByRole("button", { name: "Stop", exact: true }));
   await view(page, "Pipeline").tap();
   await expect(page.getByRole("application")).toContainText("Debate");
-  await fits(page);
-  await stands(page, "done");
+  await expectFits(page);
+  await expectStatus(page, "done");
   await view(page, "Results").tap();
-  for (const name of ["report.md", "report.html", "report.json"]) await reach(page, page.getByRole("link", { name }));
+  for (const name of ["report.md", "report.html", "report.json"]) await expectTouchable(page, page.getByRole("link", { name }));
   const read = page.getByRole("button", { name: "Read the debate" }).first();
-  await reach(page, read);
+  await expectTouchable(page, read);
   await read.tap();
   const opened = page.getByRole("dialog", { name: /^m\d+ / });
-  await expect(critic(opened, 1)).toBeVisible();
+  await expect(criticLabel(opened, 1)).toBeVisible();
   expect((await opened.boundingBox())!.width).toBe(PHONE.width);
-  await reach(page, opened.getByRole("button", { name: "Round 10" }));
+  await expectTouchable(page, opened.getByRole("button", { name: "Round 10" }));
   await opened.getByRole("button", { name: "Round 10" }).tap();
-  await expect(critic(opened, 10)).toBeInViewport();
-  await reach(page, opened.getByRole("button", { name: "Close" }));
+  await expect(criticLabel(opened, 10)).toBeInViewport();
+  await expectTouchable(page, opened.getByRole("button", { name: "Close" }));
   await opened.getByRole("button", { name: "Close" }).tap();
   await expect(opened).toBeHidden();
-  await view(page, "As a list").tap();
+  await view(page, "List").tap();
   await page.getByRole("button", { name: /^m15 / }).tap();
-  await expect(reading(page, "m15")).toBeVisible();
+  await expect(debateDialog(page, "m15")).toBeVisible();
 });
 
-test("programs, drafts and the machine", async ({ page, kept }) => {
-  await visit(page, kept, `/runs/${kept.code.id}`);
+test("programs, the System page and drafts work on a phone", async ({ page, shared }) => {
+  await visit(page, shared, `/runs/${shared.code.id}`);
   await expect(page.getByRole("heading", { name: "Attempt 2" })).toBeVisible();
-  await fits(page);
-  await visit(page, kept, `/runs/${kept.drawn.id}`);
-  await reach(page, page.getByRole("img", { name: "sine.svg" }));
+  await expectFits(page);
+  await visit(page, shared, `/runs/${shared.drawing.id}`);
+  await expectTouchable(page, page.getByRole("img", { name: "sine.svg" }));
   await page.getByRole("link", { name: "System" }).tap();
-  await expect(page.getByText("Who answers")).toBeVisible();
-  await reach(page, page.getByRole("button", { name: "Look again" }));
+  await expect(page.getByText("Provider in use")).toBeVisible();
+  await expectTouchable(page, page.getByRole("button", { name: "Check again" }));
 
-  const worker = await Worker.hired(kept.serving, "site");
-  await worker.proposes("touch", { "touched.lock": "1\n" }, "Pin it by a finger");
+  const worker = await Worker.connect(shared.server, "site");
+  await worker.submit("touch", { "touched.lock": "1\n" }, "Pin it by a finger");
   await page.getByRole("link", { name: "Drafts" }).tap();
   await page.getByRole("link", { name: /Pin it by a finger/ }).tap();
   const reject = page.getByRole("button", { name: "Reject" });
-  await reach(page, page.getByRole("button", { name: "Accept" }));
-  await reach(page, page.getByRole("textbox", { name: "What the worker is told" }));
-  await reach(page, reject);
+  await expectTouchable(page, page.getByRole("button", { name: "Accept" }));
+  await expectTouchable(page, page.getByRole("textbox", { name: "Reason for the worker" }));
+  await expectTouchable(page, reject);
   await reject.tap();
   await expect(reject).toBeHidden();
-  // And back to the others.
+  // The list can be reached again.
   await page.getByRole("button", { name: "All drafts" }).tap();
   await expect(page.getByRole("link", { name: /Pin it by a finger/ })).toContainText("rejected");
 });

@@ -1,17 +1,17 @@
-// Tokens of workers on the System page.
+// Scoped tokens on the System page.
 
-import { enter, expect, test } from "../harness/test.ts";
+import { expect, signIn, test } from "../harness/test.ts";
 
 test("tokens are listed on the System page and revoked one by one", async ({ page, serve }) => {
-  const serving = await serve();
+  const server = await serve();
   const post = async (body: unknown) => {
-    const headers = { Authorization: `Bearer ${serving.token}`, "Content-Type": "application/json" };
-    const response = await fetch(`${serving.address}/api/tokens`, { method: "POST", headers, body: JSON.stringify(body) });
+    const headers = { Authorization: `Bearer ${server.token}`, "Content-Type": "application/json" };
+    const response = await fetch(`${server.address}/api/tokens`, { method: "POST", headers, body: JSON.stringify(body) });
     return (await response.json()) as { id: string; token: string; path: string };
   };
-  await enter(page, serving);
-  await page.goto(`${serving.address}/system`);
-  const tokens = page.getByRole("region", { name: "Tokens of workers" });
+  await signIn(page, server);
+  await page.goto(`${server.address}/system`);
+  const tokens = page.getByRole("region", { name: "Scoped tokens" });
   await expect(tokens.getByText("No tokens")).toBeVisible();
   const kept = await post({ scope: "code" });
   const revoked = await post({ scope: "code", ttl_seconds: 3600 });
@@ -24,5 +24,5 @@ test("tokens are listed on the System page and revoked one by one", async ({ pag
   await expect(tokens.getByRole("listitem")).toHaveCount(1);
   await expect(tokens.getByText(kept.id)).toBeVisible();
   const ping = { method: "POST", headers: { Authorization: `Bearer ${revoked.token}` } };
-  expect((await fetch(serving.address + revoked.path, ping)).status).toBe(401);
+  expect((await fetch(server.address + revoked.path, ping)).status).toBe(401);
 });

@@ -1,34 +1,35 @@
-// Requests to the server. Routes, parameters, bodies and answers are typed by its OpenAPI document (`schema.ts`).
+// Typed requests to the server. Routes, parameters, bodies and responses have the types of its OpenAPI document
+// (`schema.ts`).
 
 import type { paths, Problem, RunKind, RunState, RunView } from "./schema";
 
 type Method = "get" | "post" | "delete";
 type Operation<P extends keyof paths, M extends Method> = NonNullable<paths[P][M]>;
-/** Routes with this method. */
+/** Routes that support a method. */
 type Route<M extends Method> = { [P in keyof paths]: [Operation<P, M>] extends [never] ? never : P }[keyof paths];
 type Path<O> = O extends { parameters: { path: infer T } } ? T : Record<never, never>;
 type Query<O> = O extends { parameters: { query?: infer T } } ? T : never;
 type Body<O> = O extends { requestBody?: { content: { "application/json": infer T } } } ? T : never;
 type Json<R> = R extends { content: { "application/json": infer T } } ? T : never;
-type Answer<O> = O extends { responses: infer R } ? Json<R[keyof R & (200 | 201 | 202)]> : never;
+type ResponseBody<O> = O extends { responses: infer R } ? Json<R[keyof R & (200 | 201 | 202)]> : never;
 
-declare const ANSWER: unique symbol;
+declare const RESPONSE: unique symbol;
 
-/** Address of the server, with the type of what `GET` answers there. */
-export type Address<T> = string & { readonly [ANSWER]?: T };
+/** URL of the API; `T` is the type of its `GET` response. */
+export type Address<T> = string & { readonly [RESPONSE]?: T };
 
-/** A run of one kind, with its input and result. */
+/** A run of kind `K`, with its input and result. */
 export type RunOf<K extends RunKind> = Extract<RunView, { kind: K }>;
 
-/** The server refused a request, or could not be reached. */
-export class Refused extends Error {
+/** A failed request: the server answered with an error or could not be reached. */
+export class RequestError extends Error {
   constructor(readonly problem: Problem) {
     super(problem.detail);
   }
 }
 
-/** A problem that no server has told of. */
-export const ownProblem = (title: string, detail: string, hint?: string): Problem => ({
+/** A problem detected by the page, not reported by the server; its status is 0. */
+export const localProblem = (title: string, detail: string, hint?: string): Problem => ({
   type: "about:blank",
   title,
   status: 0,
@@ -36,28 +37,28 @@ export const ownProblem = (title: string, detail: string, hint?: string): Proble
   ...(hint === undefined ? {} : { hint }),
 });
 
-const GONE = ownProblem(
-  "the server does not answer",
-  "The server does not answer.",
-  "Is `assize serve` still running? What it was working on goes on when it is started again.",
+const UNREACHABLE = localProblem(
+  "server unreachable",
+  "Cannot reach the server.",
+  "Check that `assize serve` is running. After a restart it resumes its runs.",
 );
 
-/** Parameters that are paths of their own: their slashes stay. */
-const FOLDERS = ["document", "artifact"];
+/** Route parameters that are file paths: their slashes are not encoded. */
+const PATH_PARAMETERS = ["document", "artifact"];
 
 function address(route: string, path: object, query: object = {}): string {
   const values = new Map(Object.entries(path).map(([name, value]) => [name, String(value)]));
   const filled = route.replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = values.get(name) ?? "";
-    return FOLDERS.includes(name) ? value.split("/").map(encodeURIComponent).join("/") : encodeURIComponent(value);
+    return PATH_PARAMETERS.includes(name) ? value.split("/").map(encodeURIComponent).join("/") : encodeURIComponent(value);
   });
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
   const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return text === "" ? filled : `${filled}?${text}`;
 }
 
-/** The address of a route that is read. */
-export function at<P extends Route<"get">>(route: P, path: Path<Operation<P, "get">>, query?: Query<Operation<P, "get">>): Address<Answer<Operation<P, "get">>> {
+/** URL of a `GET` route. */
+export function apiUrl<P extends Route<"get">>(route: P, path: Path<Operation<P, "get">>, query?: Query<Operation<P, "get">>): Address<ResponseBody<Operation<P, "get">>> {
   return address(route, path, query ?? {});
 }
 
@@ -66,7 +67,7 @@ async function send(path: string, init?: RequestInit): Promise<Response> {
   try {
     response = await fetch(path, init);
   } catch {
-    throw new Refused(GONE);
+    throw new RequestError(UNREACHABLE);
   }
   if (response.ok) return response;
   const text = await response.text();
@@ -74,9 +75,9 @@ async function send(path: string, init?: RequestInit): Promise<Response> {
   try {
     problem = JSON.parse(text) as Problem;
   } catch {
-    problem = { ...ownProblem(response.statusText, text || response.statusText), status: response.status };
+    problem = { ...localProblem(response.statusText, text || response.statusText), status: response.status };
   }
-  throw new Refused(problem);
+  throw new RequestError(problem);
 }
 
 export async function get<T>(address: Address<T>): Promise<T> {
@@ -92,18 +93,18 @@ export async function post<P extends Route<"post">>(
   path: Path<Operation<P, "post">>,
   body?: Body<Operation<P, "post">>,
   headers: Record<string, string> = {},
-): Promise<Answer<Operation<P, "post">>> {
+): Promise<ResponseBody<Operation<P, "post">>> {
   const init = {
     method: "POST",
     headers: { "Content-Type": "application/json", ...headers },
     body: JSON.stringify(body ?? {}),
   };
-  return (await send(address(route, path), init)).json() as Promise<Answer<Operation<P, "post">>>;
+  return (await send(address(route, path), init)).json() as Promise<ResponseBody<Operation<P, "post">>>;
 }
 
 export async function remove<P extends Route<"delete">>(route: P, path: Path<Operation<P, "delete">>, query?: Query<Operation<P, "delete">>): Promise<void> {
   await send(address(route, path, query ?? {}), { method: "DELETE" });
 }
 
-/** Whether a worker runs it, or is about to. */
-export const isUnderWay = (status: RunState | undefined) => status === "running" || status === "waiting";
+/** Whether a run is being executed or waits for a worker. */
+export const isActive = (status: RunState | undefined) => status === "running" || status === "waiting";

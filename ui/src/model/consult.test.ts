@@ -1,16 +1,16 @@
 import { describe, expect, it } from "vitest";
 
-import { empty, moves, reduce, share, standing, type Consult } from "./consult";
+import { empty, layerProgress, moves, ranking, reduce, type ConsultState } from "./consult";
 import { EVENT } from "./events";
-import type { Told } from "./stream";
+import type { ServerEvent } from "./stream";
 
 let last = 0;
-const told = (name: string, data: Record<string, unknown>): Told => ({ id: (last += 1), name, at: 0, data });
-const after = (...all: [string, Record<string, unknown>][]): Consult =>
-  all.map(([name, data]) => told(name, data)).reduce(reduce, empty());
+const event = (name: string, data: Record<string, unknown>): ServerEvent => ({ id: (last += 1), name, at: 0, data });
+const after = (...all: [string, Record<string, unknown>][]): ConsultState =>
+  all.map(([name, data]) => event(name, data)).reduce(reduce, empty());
 
-describe("a consultation by its events", () => {
-  it("knows layers, agents and documents", () => {
+describe("consultation state", () => {
+  it("tracks layers, agents and documents", () => {
     const state = after(
       [EVENT.layerStart, { layer: 2 }],
       [EVENT.agentStart, { layer: 2, agent_id: "analyst_1", persona: "Market Builder" }],
@@ -18,12 +18,12 @@ describe("a consultation by its events", () => {
       [EVENT.agentComplete, { layer: 2, agent_id: "analyst_1", output: ["m1.md", "m10.md", "m2.md"] }],
     );
     expect(state.layers["2"]).toBe("running");
-    expect(share(state, "2", 10)).toBe(0.5);
+    expect(layerProgress(state, "2", 10)).toBe(0.5);
     expect(moves(state)).toEqual(["m1", "m2", "m10"]);
-    expect(reduce(state, told(EVENT.layerComplete, { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
+    expect(reduce(state, event(EVENT.layerComplete, { layer: 2, artifacts: ["m1.md"] })).layers["2"]).toBe("done");
   });
 
-  it("follows each conversation of a debate", () => {
+  it("tracks the rounds and failures of each conversation of a debate", () => {
     const state = after(
       [EVENT.layerStart, { layer: "sandbox" }],
       [EVENT.sandboxRound, { move: "m1", round: 1, status: "critic_responded", next: "dm_responding" }],
@@ -34,20 +34,20 @@ describe("a consultation by its events", () => {
     expect(conversations.i1).toMatchObject({ critic: 1, judge: 0, next: "judge" });
     expect(conversations.i2).toMatchObject({ critic: 1, judge: 1, next: "critic" });
     expect(conversations.i3.failed).toBe("too long");
-    expect(share(state, "sandbox", 2)).toBeGreaterThan(0);
-    const resumed = reduce(state, told(EVENT.sandboxRound, { move: "m1", round: 2, status: "critic_responded", log: "i3" }));
+    expect(layerProgress(state, "sandbox", 2)).toBeGreaterThan(0);
+    const resumed = reduce(state, event(EVENT.sandboxRound, { move: "m1", round: 2, status: "critic_responded", log: "i3" }));
     expect(resumed.debates.m1!.conversations.i3.failed).toBeNull();
-    const scored = reduce(state, told(EVENT.sandboxScored, { move: "m1", score: 77, breakdown: {} }));
-    expect(share(scored, "sandbox", 2)).toBe(1);
+    const scored = reduce(state, event(EVENT.sandboxScored, { move: "m1", score: 77, breakdown: {} }));
+    expect(layerProgress(scored, "sandbox", 2)).toBe(1);
   });
 
-  it("takes what it does not know for nothing", () => {
+  it("ignores unknown layers and events", () => {
     const state = after([EVENT.layerStart, { layer: "attic" }], [EVENT.sandboxRound, {}], [EVENT.warning, { message: "mind this" }], ["new", {}]);
     expect(state).toEqual({ ...empty(), warnings: ["mind this"] });
   });
 });
 
-it("knows the titles of moves, and how they stand before they are ranked", () => {
+it("ranking orders moves by score until the final ranking arrives", () => {
   const state = after(
     [EVENT.layerStart, { layer: 0 }],
     [EVENT.agentStart, { layer: 0, agent_id: "gather_news", persona: "News and sentiment" }],
@@ -60,6 +60,6 @@ it("knows the titles of moves, and how they stand before they are ranked", () =>
   );
   expect(state.titles).toEqual({ m1: "Grow", m2: "Wait" });
   expect(state.agents.map(({ id, progress }) => `${id} ${progress}`)).toEqual(["gather_news done", "analyst_1 done"]);
-  expect(standing(state)).toEqual(["m2", "m1"]);
-  expect(standing(reduce(state, told(EVENT.pipelineComplete, { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
+  expect(ranking(state)).toEqual(["m2", "m1"]);
+  expect(ranking(reduce(state, event(EVENT.pipelineComplete, { recommended: ["m1"], other: ["m2"] })))).toEqual(["m1", "m2"]);
 });

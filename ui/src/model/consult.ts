@@ -1,17 +1,17 @@
-// A consultation as it happens: made of its events alone, so that whoever comes late sees the same.
+// State of a consultation, computed from its events alone, so that a page opened later shows the same.
 
 import { EVENT } from "./events";
-import type { Told } from "./stream";
+import type { ServerEvent } from "./stream";
 
 export type Progress = "waiting" | "running" | "stopped" | "done";
 
 export type LayerId = "0" | "1" | "2" | "sandbox";
 
 export const LAYERS: readonly { id: LayerId; name: string; about: string }[] = [
-  { id: "0", name: "Gather", about: "what is known of the company" },
-  { id: "1", name: "Infer", about: "what the figures and the news say" },
-  { id: "2", name: "Propose", about: "five analysts, each with moves" },
-  { id: "sandbox", name: "Debate", about: "each move against a critic, before three judges" },
+  { id: "0", name: "Gather", about: "collect data about the company" },
+  { id: "1", name: "Infer", about: "draw findings from figures and news" },
+  { id: "2", name: "Propose", about: "five analysts propose moves" },
+  { id: "sandbox", name: "Debate", about: "a critic challenges each move, three judges score it" },
 ];
 
 export interface Agent {
@@ -19,19 +19,19 @@ export interface Agent {
   layer: LayerId;
   persona: string;
   progress: Progress;
-  /** The documents that it wrote. */
+  /** Names of the documents that the agent wrote. */
   output: string[];
 }
 
-/** The conversations of a debate: one for each judge. */
+/** Ids of the conversations of a debate: the critic has one with each judge. */
 export const LOGS = ["i1", "i2", "i3"] as const;
 export type Log = (typeof LOGS)[number];
 
 export interface Conversation {
-  /** Rounds in which the critic has spoken, and in which the judge has. */
+  /** Last round in which the critic has answered, and last round in which the judge has. */
   critic: number;
   judge: number;
-  /** Who speaks now. */
+  /** The next answer: from the critic, from the judge, or the judge's scores. */
   next: "critic" | "judge" | "scoring" | null;
   failed: string | null;
 }
@@ -44,20 +44,20 @@ export interface Debate {
   warnings: string[];
 }
 
-export interface Consult {
+export interface ConsultState {
   layers: Record<LayerId, Progress>;
   agents: Agent[];
   documents: string[];
-  /** Of moves, by their ids. */
+  /** Titles of the moves, by move id. */
   titles: Record<string, string>;
   debates: Record<string, Debate>;
   warnings: string[];
-  /** Moves in the order of their rank, once there is one. */
+  /** Ids of the moves in rank order; empty until the moves are ranked. */
   recommended: string[];
   other: string[];
 }
 
-export function empty(): Consult {
+export function empty(): ConsultState {
   return {
     layers: { "0": "waiting", "1": "waiting", "2": "waiting", sandbox: "waiting" },
     agents: [],
@@ -78,13 +78,13 @@ const layerOf = (value: unknown): LayerId | null => {
   return LAYERS.some((layer) => layer.id === id) ? (id as LayerId) : null;
 };
 
-const quiet = (): Conversation => ({ critic: 0, judge: 0, next: null, failed: null });
+const emptyConversation = (): Conversation => ({ critic: 0, judge: 0, next: null, failed: null });
 
-function debateOf(state: Consult, move: string): Debate {
+function debateOf(state: ConsultState, move: string): Debate {
   return (
     state.debates[move] ?? {
       move,
-      conversations: { i1: quiet(), i2: quiet(), i3: quiet() },
+      conversations: { i1: emptyConversation(), i2: emptyConversation(), i3: emptyConversation() },
       score: null,
       breakdown: {},
       warnings: [],
@@ -92,25 +92,26 @@ function debateOf(state: Consult, move: string): Debate {
   );
 }
 
-const SPEAKS: Record<string, Conversation["next"]> = {
+const NEXT: Record<string, Conversation["next"]> = {
   critic_responding: "critic",
   dm_responding: "judge",
   scoring: "scoring",
 };
 
-function spoken(debate: Debate, data: Record<string, unknown>): Debate {
+/** Applies a `sandbox_round` event. */
+function applyRound(debate: Debate, data: Record<string, unknown>): Debate {
   const round = Number(data.round) || 0;
   const named = LOGS.find((log) => log === data.log);
   const conversations = { ...debate.conversations };
-  // The critic opens all of them with the same words.
+  // Without a log id the event is the critic's opening, which all three conversations share.
   for (const log of named ? [named] : LOGS) {
     const before = conversations[log];
-    // A resumed run makes a failed call again: an answer after a failure is the end of that failure.
-    const after: Conversation = { ...before, next: SPEAKS[String(data.next)] ?? null, failed: null };
+    // A resumed run repeats a failed call, so an answer clears the failure.
+    const after: Conversation = { ...before, next: NEXT[String(data.next)] ?? null, failed: null };
     if (data.status === "critic_responded") after.critic = Math.max(before.critic, round);
     if (data.status === "dm_responded") after.judge = Math.max(before.judge, round);
     if (data.status === "failed") {
-      after.failed = String(data.error ?? "it could not go on");
+      after.failed = String(data.error ?? "unknown error");
       after.next = null;
     }
     conversations[log] = after;
@@ -118,8 +119,8 @@ function spoken(debate: Debate, data: Record<string, unknown>): Debate {
   return { ...debate, conversations };
 }
 
-/** What is known once this was told. */
-export function reduce(state: Consult, { name, data }: Told): Consult {
+/** The state after one more event; unknown events do not change it. */
+export function reduce(state: ConsultState, { name, data }: ServerEvent): ConsultState {
   const layer = layerOf(data.layer);
   const move = typeof data.move === "string" ? data.move : null;
   switch (name) {
@@ -152,7 +153,7 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
       };
     }
     case EVENT.sandboxRound:
-      return move ? { ...state, debates: { ...state.debates, [move]: spoken(debateOf(state, move), data) } } : state;
+      return move ? { ...state, debates: { ...state.debates, [move]: applyRound(debateOf(state, move), data) } } : state;
     case EVENT.sandboxScored: {
       if (!move) return state;
       const breakdown = (data.breakdown ?? {}) as Debate["breakdown"];
@@ -173,50 +174,50 @@ export function reduce(state: Consult, { name, data }: Told): Consult {
   }
 }
 
-/** The same, where nobody works on it any more: nothing is under way. */
-export function halted(state: Consult): Consult {
-  const still = (progress: Progress): Progress => (progress === "running" ? "stopped" : progress);
-  const quieted = (debate: Debate): Debate => {
+/** The state of a run that is not active: marks running parts as stopped, and expects no next answer. */
+export function halted(state: ConsultState): ConsultState {
+  const stop = (progress: Progress): Progress => (progress === "running" ? "stopped" : progress);
+  const stopDebate = (debate: Debate): Debate => {
     const { i1, i2, i3 } = debate.conversations;
     const [one, two, three] = [i1, i2, i3].map((each) => ({ ...each, next: null })) as [Conversation, Conversation, Conversation];
     return { ...debate, conversations: { i1: one, i2: two, i3: three } };
   };
   return {
     ...state,
-    layers: { "0": still(state.layers["0"]), "1": still(state.layers["1"]), "2": still(state.layers["2"]), sandbox: still(state.layers.sandbox) },
-    agents: state.agents.map((agent) => ({ ...agent, progress: still(agent.progress) })),
-    debates: Object.fromEntries(Object.entries(state.debates).map(([move, debate]) => [move, quieted(debate)])),
+    layers: { "0": stop(state.layers["0"]), "1": stop(state.layers["1"]), "2": stop(state.layers["2"]), sandbox: stop(state.layers.sandbox) },
+    agents: state.agents.map((agent) => ({ ...agent, progress: stop(agent.progress) })),
+    debates: Object.fromEntries(Object.entries(state.debates).map(([move, debate]) => [move, stopDebate(debate)])),
   };
 }
 
-/** The moves there are, in the order of their numbers. */
-export function moves(state: Consult): string[] {
+/** Ids of all moves, in the order of their numbers. */
+export function moves(state: ConsultState): string[] {
   const written = state.documents.filter((name) => /^m\d+\.md$/.test(name)).map((name) => name.slice(0, -3));
   const all = new Set([...written, ...Object.keys(state.debates)]);
   return [...all].sort((one, other) => Number(one.slice(1)) - Number(other.slice(1)));
 }
 
-/** The moves by how they stand: as they were ranked, or by what they have scored so far. */
-export function standing(state: Consult): string[] {
+/** Ids of the moves by rank; before the final ranking, of the scored moves by score. */
+export function ranking(state: ConsultState): string[] {
   if (state.recommended.length > 0) return [...state.recommended, ...state.other];
   const scored = Object.values(state.debates).filter((debate) => debate.score !== null);
   return scored.sort((one, other) => (other.score ?? 0) - (one.score ?? 0)).map((debate) => debate.move);
 }
 
-/** How often somebody has spoken in a debate. */
+/** Number of answers of critic and judges in a debate. */
 export function turns(debate: Debate): number {
   return LOGS.reduce((sum, log) => sum + debate.conversations[log].critic + debate.conversations[log].judge, 0);
 }
 
-/** How far a debate is, from 0 to 1. */
-export function debated(debate: Debate | undefined, rounds: number): number {
+/** Progress of a debate, from 0 to 1. */
+export function debateProgress(debate: Debate | undefined, rounds: number): number {
   if (!debate) return 0;
-  // A little is left for the scores.
+  // The last 5 % are for the scores.
   return debate.score !== null ? 1 : (turns(debate) / (LOGS.length * 2 * Math.max(rounds, 1))) * 0.95;
 }
 
-/** How far a layer is, from 0 to 1. */
-export function share(state: Consult, layer: LayerId, rounds: number): number {
+/** Progress of a layer, from 0 to 1. */
+export function layerProgress(state: ConsultState, layer: LayerId, rounds: number): number {
   const progress = state.layers[layer];
   if (progress === "done") return 1;
   if (progress === "waiting") return 0;
@@ -224,6 +225,6 @@ export function share(state: Consult, layer: LayerId, rounds: number): number {
     const own = state.agents.filter((agent) => agent.layer === layer);
     return own.length === 0 ? 0 : own.filter((agent) => agent.progress === "done").length / own.length;
   }
-  const each = moves(state).map((move) => debated(state.debates[move], rounds));
+  const each = moves(state).map((move) => debateProgress(state.debates[move], rounds));
   return each.length === 0 ? 0 : each.reduce((sum, one) => sum + one, 0) / each.length;
 }

@@ -1,19 +1,19 @@
-// What changed between two texts, line by line.
+// Line-by-line difference of two texts.
 
 interface Line {
   kind: "same" | "added" | "removed";
   text: string;
 }
 
-/** The most lines of each that are compared one by one. */
-const MOST = 2000;
+/** Maximum number of lines per text; longer texts are not compared, and every new line counts as added. */
+const MAX_LINES = 2000;
 
-/** The lines of both, with what is only in one of them marked. */
-export function lines(before: string, after: string): Line[] {
+/** Lines of both texts in order, each marked as same, added or removed. */
+export function diffLines(before: string, after: string): Line[] {
   const old = before.split("\n");
   const now = after.split("\n");
-  if (old.length > MOST || now.length > MOST) return now.map((text) => ({ kind: "added", text }));
-  // The longest run of lines that is in both, from the end.
+  if (old.length > MAX_LINES || now.length > MAX_LINES) return now.map((text) => ({ kind: "added", text }));
+  // Lengths of the longest common subsequences, computed from the end.
   const table = Array.from({ length: old.length + 1 }, () => new Uint32Array(now.length + 1));
   for (let i = old.length - 1; i >= 0; i -= 1) {
     for (let j = now.length - 1; j >= 0; j -= 1) {

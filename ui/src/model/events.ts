@@ -1,8 +1,8 @@
-// Names of the events that the server sends. No other file of the page writes one.
+// Names of the events that the server sends; other files of the page use these constants.
 
 /**
- * Stored events of runs and workspaces; a browser passes on only those that are subscribed to by name. A test of
- * `crates/page` compares this list with the events that the server sends and with `docs/events.md`.
+ * Stored events of runs and workspaces. `EventSource` delivers only events with a listener for their name, so the list
+ * must be complete: `crates/server/tests/page_events.rs` compares it with the server's events and `docs/reference/events.md`.
  */
 export const EVENT = {
   runEnded: "run_ended",

@@ -1,7 +1,7 @@
-// Answers of the server for tests. They have the server's types, so that a renamed field does not compile.
+// Server responses for tests, typed by the API, so that a renamed field does not compile.
 
 import type { RunOf } from "./api";
-import type { CallTotals, ConsultReport, DebateVerdict, JudgeScore, RankedMove, RunSummary, Spent, Suggestion } from "./schema";
+import type { CallTotals, ConsultReport, DebateVerdict, JudgeScore, RankedMove, RunSummary, UsageView, MoveSuggestion } from "./schema";
 
 const summary: RunSummary = {
   id: "consult-abcdefgh",
@@ -15,7 +15,7 @@ const summary: RunSummary = {
   label: null,
 };
 
-const spent: Spent = {
+const spent: UsageView = {
   calls: 2,
   input_tokens: 1000,
   cached_input_tokens: 500,
@@ -97,7 +97,7 @@ export const verdict: DebateVerdict = {
 
 export const rankedMove: RankedMove = { rank: 1, move_id: "m1", title: "Grow", total_score: 90, out_of: 120 };
 
-export const suggestion: Suggestion = {
+export const suggestion: MoveSuggestion = {
   move_id: "m1",
   agent_id: "analyst_1",
   persona: "Market Builder",

@@ -1,16 +1,16 @@
 import { expect, it } from "vitest";
 
-import { highlighted } from "./highlight";
+import { highlight } from "./highlight";
 
-it("tells words apart, line by line, and loses none", () => {
+it("highlight splits code into tokens per line without losing text", () => {
   const code = 'import os\n\n"""two\nlines"""\nprint("<script>alert(1)</script>")';
-  const lines = highlighted(code, "python");
+  const lines = highlight(code, "python");
   expect(lines.map((tokens) => tokens.map((token) => token.text).join("")).join("\n")).toBe(code);
   expect(lines[0]?.[0]).toEqual({ text: "import", kind: "hljs-keyword" });
   expect(lines[3]?.[0]).toEqual({ text: 'lines"""', kind: "hljs-string" });
 });
 
-it("leaves what it does not know, or is too long, as it is", () => {
-  expect(highlighted("a\nb", "cobol")).toEqual([[{ text: "a", kind: null }], [{ text: "b", kind: null }]]);
-  expect(highlighted("x = 1\n".repeat(20_000), "python")[0]).toEqual([{ text: "x = 1", kind: null }]);
+it("highlight returns plain tokens for unknown languages and long programs", () => {
+  expect(highlight("a\nb", "cobol")).toEqual([[{ text: "a", kind: null }], [{ text: "b", kind: null }]]);
+  expect(highlight("x = 1\n".repeat(20_000), "python")[0]).toEqual([{ text: "x = 1", kind: null }]);
 });

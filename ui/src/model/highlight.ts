@@ -1,4 +1,4 @@
-// The words of a program by their kinds, line by line: never as markup.
+// Syntax highlighting into tokens per line; never produces HTML.
 
 import bash from "highlight.js/lib/languages/bash";
 import javascript from "highlight.js/lib/languages/javascript";
@@ -7,23 +7,24 @@ import { createLowlight } from "lowlight";
 
 const lowlight = createLowlight({ bash, javascript, python });
 
-/** The longest program whose words are told apart; more would make the page wait. */
-const LONGEST = 100_000;
+/** Maximum length of a highlighted program; highlighting a longer one would block the page. */
+const MAX_LENGTH = 100_000;
 
 export interface Token {
   text: string;
-  /** As in highlight.js: `hljs-keyword` and so on. */
+  /** Class name of highlight.js, such as `hljs-keyword`. */
   kind: string | null;
 }
 
 type Tree = ReturnType<typeof lowlight.highlight>["children"][number];
 
-export function highlighted(code: string, language: string): Token[][] {
-  if (code.length > LONGEST || !lowlight.registered(language)) {
+/** Tokens of each line; `kind` is `null` throughout if the language is unknown or the program too long. */
+export function highlight(code: string, language: string): Token[][] {
+  if (code.length > MAX_LENGTH || !lowlight.registered(language)) {
     return code.split("\n").map((text) => [{ text, kind: null }]);
   }
   const lines: Token[][] = [[]];
-  const take = (node: Tree, kind: string | null) => {
+  const visit = (node: Tree, kind: string | null) => {
     if (node.type === "text") {
       node.value.split("\n").forEach((text, index) => {
         if (index > 0) lines.push([]);
@@ -31,9 +32,9 @@ export function highlighted(code: string, language: string): Token[][] {
       });
     } else if (node.type === "element") {
       const [own] = node.properties.className as string[];
-      for (const child of node.children) take(child, own ?? kind);
+      for (const child of node.children) visit(child, own ?? kind);
     }
   };
-  for (const child of lowlight.highlight(language, code).children) take(child, null);
+  for (const child of lowlight.highlight(language, code).children) visit(child, null);
   return lines;
 }

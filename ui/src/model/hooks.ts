@@ -1,195 +1,196 @@
-// What is asked of the server, as parts of the page use it.
+// React hooks that load data from the server, send actions and subscribe to events.
 
 import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
-import { at, get, getText, isUnderWay, ownProblem, Refused, type Address } from "./api";
+import { apiUrl, get, getText, isActive, localProblem, RequestError, type Address } from "./api";
 import { EVENT } from "./events";
 import type { Problem, RunPage, RunView } from "./schema";
-import { follow, type Following, type Line, type Told, type Wrote } from "./stream";
+import { subscribe, type Connection, type OutputChunk, type ServerEvent, type Subscription } from "./stream";
 
-interface Asked<T> {
+interface Fetched<T> {
   value: T | null;
   problem: Problem | null;
-  /** Asks once more; the same function always. */
-  again: () => void;
+  /** Fetches the value again; stable across renders. */
+  refetch: () => void;
 }
 
 const asProblem = (error: unknown): Problem =>
-  error instanceof Refused ? error.problem : ownProblem("something is wrong in the page", String(error));
+  error instanceof RequestError ? error.problem : localProblem("internal error of the page", String(error));
 
-/** How often a server is called that is not there, in milliseconds. */
-const AWAY = 2000;
+/** Interval at which an unreachable server is tried again, in milliseconds. */
+const RETRY_INTERVAL = 2000;
 
-/** Asks for something, and once more whenever its address changes. */
-export function useAsked<T>(path: Address<T> | null): Asked<T> {
+/** Fetches a value, and fetches again when the address changes. */
+export function useFetch<T>(path: Address<T> | null): Fetched<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
     path: null,
     value: null,
     problem: null,
   });
-  const [turn, again] = useReducer((count: number) => count + 1, 0);
+  const [turn, refetch] = useReducer((count: number) => count + 1, 0);
   const latest = useRef(path);
   latest.current = path;
   const newest = useRef(0);
   useEffect(() => {
     if (path === null) return;
-    // Of several answers the one counts that was asked for last; none is waited for in vain.
-    const take = (value: T | null, problem: Problem | null) => {
+    // Responses can arrive out of order: a response to an older request never replaces a newer one.
+    const receive = (value: T | null, problem: Problem | null) => {
       if (latest.current !== path || turn < newest.current) return;
       newest.current = turn;
-      // What was known stays, where nothing better came.
+      // After a failed request the last value of this address stays.
       setState((before) => ({ path, value: value ?? (before.path === path ? before.value : null), problem }));
     };
     get(path).then(
-      (value) => take(value, null),
-      (error: unknown) => take(null, asProblem(error)),
+      (value) => receive(value, null),
+      (error: unknown) => receive(null, asProblem(error)),
     );
   }, [path, turn]);
-  // Nobody was there: they may be by now.
-  const away = state.problem?.status === 0;
+  // Status 0: the server was unreachable. Try again until it answers.
+  const unreachable = state.problem?.status === 0;
   useEffect(() => {
-    if (!away) return;
-    const timer = setInterval(again, AWAY);
+    if (!unreachable) return;
+    const timer = setInterval(refetch, RETRY_INTERVAL);
     return () => clearInterval(timer);
-  }, [away]);
-  // What was asked for under another address is not shown under this one.
+  }, [unreachable]);
+  // Never return the value of a previous address.
   const own = state.path === path;
-  return { value: own ? state.value : null, problem: own ? state.problem : null, again };
+  return { value: own ? state.value : null, problem: own ? state.problem : null, refetch };
 }
 
-/** The text at an address: not known yet, or not there. */
+/** Fetches a text: `undefined` while it loads, `null` if the request failed. */
 export function useText(path: string | null): string | null | undefined {
   const [state, setState] = useState<{ path: string | null; text: string | null | undefined }>({ path, text: undefined });
   useEffect(() => {
     if (path === null) return;
-    let wanted = true;
+    let current = true;
     getText(path).then(
-      (text) => wanted && setState({ path, text }),
-      () => wanted && setState({ path, text: null }),
+      (text) => current && setState({ path, text }),
+      () => current && setState({ path, text: null }),
     );
     return () => {
-      wanted = false;
+      current = false;
     };
   }, [path]);
   return state.path === path ? state.text : undefined;
 }
 
-/** Does something that somebody asked for; what goes wrong is shown. */
-interface Doing {
-  doing: boolean;
+interface Action {
+  /** Whether the action is running. */
+  pending: boolean;
   problem: Problem | null;
   perform: (work: () => Promise<void>) => Promise<void>;
-  /** What went wrong is of no interest any more. */
-  forget: () => void;
+  /** Discards the problem. */
+  clear: () => void;
 }
 
-export function useDoing(): Doing {
-  const [doing, setDoing] = useState(false);
+/** Performs an action of the user, and reports the problem if it fails. */
+export function useAction(): Action {
+  const [pending, setPending] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
   const perform = useCallback(async (work: () => Promise<void>) => {
-    setDoing(true);
+    setPending(true);
     setProblem(null);
     try {
       await work();
     } catch (error) {
       setProblem(asProblem(error));
     } finally {
-      setDoing(false);
+      setPending(false);
     }
   }, []);
-  const forget = useCallback(() => setProblem(null), []);
-  return { doing, problem, perform, forget };
+  const clear = useCallback(() => setProblem(null), []);
+  return { pending, problem, perform, clear };
 }
 
-/** What programs of a run write at the moment, by attempt and candidate. */
-type Live = Record<string, Wrote[]>;
+/** Output of the programs that a run is executing, by `liveKey`. */
+type LiveOutput = Record<string, OutputChunk[]>;
 
 export const liveKey = (attempt: number, candidate: number | null): string => `${attempt}/${candidate ?? ""}`;
 
-function heard(before: Live, wrote: Wrote): Live {
-  const key = liveKey(wrote.attempt, wrote.candidate);
-  if (wrote.stream === null) return { ...before, [key]: [] };
-  return { ...before, [key]: [...(before[key] ?? []), wrote] };
+function append(before: LiveOutput, chunk: OutputChunk): LiveOutput {
+  const key = liveKey(chunk.attempt, chunk.candidate);
+  if (chunk.stream === null) return { ...before, [key]: [] };
+  return { ...before, [key]: [...(before[key] ?? []), chunk] };
 }
 
-/** A run, and what asks for it anew. */
-export interface Watched<R extends RunView = RunView> {
+/** A run, and the function that fetches it again. */
+export interface RunProps<R extends RunView = RunView> {
   run: R;
-  again: () => void;
+  refetch: () => void;
 }
 
 /** Model calls that were in flight when a worker died; the next worker repeats them. */
 export interface LostCalls {
   calls: number;
-  /** What they cost at most. */
+  /** Upper bound of their cost. */
   dollars: number;
 }
 
 /** The lost calls after these events: each `calls_lost` carries the total so far. */
-export function lostCalls(before: LostCalls | null, told: Told[]): LostCalls | null {
-  const last = told.findLast((one) => one.name === EVENT.callsLost);
+export function lostCalls(before: LostCalls | null, events: ServerEvent[]): LostCalls | null {
+  const last = events.findLast((one) => one.name === EVENT.callsLost);
   if (!last) return before;
   return { calls: Number(last.data.calls) || 0, dollars: Number(last.data.at_most_usd) || 0 };
 }
 
-interface Followed<S> {
+interface RunStream<S> {
   state: S;
-  line: Line;
+  connection: Connection;
   lost: LostCalls | null;
-  live: Live;
+  live: LiveOutput;
 }
 
-/** Follows a run; its events are taken in one by one. */
-export function useFollowed<S>({ run, again }: Watched, start: () => S, reduce: (state: S, told: Told) => S): Followed<S> {
-  const [state, take] = useReducer((before: S, told: Told[]) => told.reduce(reduce, before), null, start);
-  const [live, write] = useReducer((before: Live, wrote: Wrote | null) => (wrote ? heard(before, wrote) : {}), {});
-  const [lost, lose] = useReducer(lostCalls, null);
-  const [line, setLine] = useState<Line>("connecting");
-  const following = useRef<Following | null>(null);
+/** Subscribes to the events of a run; `reduce` applies them to the state one by one. */
+export function useRunEvents<S>({ run, refetch }: RunProps, start: () => S, reduce: (state: S, event: ServerEvent) => S): RunStream<S> {
+  const [state, apply] = useReducer((before: S, events: ServerEvent[]) => events.reduce(reduce, before), null, start);
+  const [live, addOutput] = useReducer((before: LiveOutput, chunk: OutputChunk | null) => (chunk ? append(before, chunk) : {}), {});
+  const [lost, addLost] = useReducer(lostCalls, null);
+  const [connection, setConnection] = useState<Connection>("connecting");
+  const subscription = useRef<Subscription | null>(null);
   useEffect(() => {
-    following.current = follow(at("/api/runs/{id}/events", { id: run.id }), {
-      snapshot: () => write(null),
-      wrote: write,
-      line: setLine,
-      told: (told) => {
-        take(told);
-        lose(told);
-        // How it stands has changed.
-        if (told.some((one) => one.name === EVENT.runEnded)) again();
+    subscription.current = subscribe(apiUrl("/api/runs/{id}/events", { id: run.id }), {
+      snapshot: () => addOutput(null),
+      output: addOutput,
+      connection: setConnection,
+      events: (events) => {
+        apply(events);
+        addLost(events);
+        // The run has a new status and possibly a result.
+        if (events.some((one) => one.name === EVENT.runEnded)) refetch();
       },
     });
-    return () => following.current?.stop();
-  }, [run.id, again]);
-  // What it took is asked for now and then, as long as it takes more; and whether somebody has it go on.
+    return () => subscription.current?.stop();
+  }, [run.id, refetch]);
+  // Poll the run: its cost grows while it is active, and another client may resume it when it is not.
   const { status } = run;
   useEffect(() => {
-    if (isUnderWay(status)) following.current?.goOn();
+    if (isActive(status)) subscription.current?.resume();
     if (status === "done") return;
-    const timer = setInterval(again, isUnderWay(status) ? 3000 : 10_000);
+    const timer = setInterval(refetch, isActive(status) ? 3000 : 10_000);
     return () => clearInterval(timer);
-  }, [status, again]);
-  return { state, line, lost, live };
+  }, [status, refetch]);
+  return { state, connection, lost, live };
 }
 
-/** The latest runs; asked for anew whenever one begins, ends or is told of for the first time. */
-export function useRuns(limit: number): Asked<RunPage> & { line: Line } {
-  const asked = useAsked(at("/api/runs", {}, { limit }));
-  const [line, setLine] = useState<Line>("connecting");
-  // Of those that are under way nothing but the end changes how they are shown.
+/** The latest runs; fetched again when a run ends or an event names a run that is not listed as active. */
+export function useRuns(limit: number): Fetched<RunPage> & { connection: Connection } {
+  const fetched = useFetch(apiUrl("/api/runs", {}, { limit }));
+  const [connection, setConnection] = useState<Connection>("connecting");
+  // Other events of an active run do not change its row.
   const known = useRef(new Set<string>());
-  known.current = new Set(asked.value?.runs.filter((run) => isUnderWay(run.status)).map((run) => run.id));
-  const { again } = asked;
+  known.current = new Set(fetched.value?.runs.filter((run) => isActive(run.status)).map((run) => run.id));
+  const { refetch } = fetched;
   useEffect(
     () =>
-      follow(at("/api/events", {}), {
-        snapshot: again,
-        line: setLine,
-        told: (told) => {
-          const news = (one: Told) => one.name === EVENT.runEnded || (one.run !== undefined && !known.current.has(one.run));
-          if (told.some(news)) again();
+      subscribe(apiUrl("/api/events", {}), {
+        snapshot: refetch,
+        connection: setConnection,
+        events: (events) => {
+          const changesList = (one: ServerEvent) => one.name === EVENT.runEnded || (one.run !== undefined && !known.current.has(one.run));
+          if (events.some(changesList)) refetch();
         },
       }).stop,
-    [again],
+    [refetch],
   );
-  return { ...asked, line };
+  return { ...fetched, connection };
 }

@@ -789,85 +789,57 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        About: {
-            /** @description The cluster that does the work, if the server takes part in one; its walls are those of its workers */
-            cluster: string | null;
-            /** @description The walls around code; null, if there are none to be had */
-            isolation: components["schemas"]["Isolation"] | null;
-            /** @description Why they are these, or why there are none */
-            isolation_why: string;
-            model: string | null;
-            /** @description Who answers: a provider, or `rehearsal` */
-            provider: string;
-            /** @description The tasks for programs that the rehearsal model knows, if it is the one that answers */
-            rehearsed: string[];
-            /** @description And the changes of files */
-            rehearsed_changes: string[];
-            /** @description Where runs are kept: a file, or the servers of the cluster */
-            store: string;
-            trials: components["schemas"]["Trials"];
-            version: string;
-            /** @description Idle sandboxes of each backend that was used, and of the default backend from the start */
-            warm_pools: components["schemas"]["WarmPoolInfo"][];
-            /** @description Why it is this one */
-            why: string;
-        };
-        Accept: {
+        AcceptBody: {
             /**
-             * @description Put the draft in the place of what is there, though that has changed since
+             * @description Overwrite files that have changed since the draft was created
              * @default false
              */
             force?: boolean;
         };
-        /** @description Files that a program left, and those that it was given. */
+        /** @description Files of a run. */
         Artifacts: {
-            /** @description What was sent along */
+            /** @description Input files */
             given: components["schemas"]["FileInfo"][];
-            /** @description What else is kept with the run, such as its task, and what programs left, attempt by attempt */
+            /** @description Other stored files, such as the task, and the files that the programs of each attempt left */
             kept: components["schemas"]["FileInfo"][];
-            /** @description What its last program left */
+            /** @description Files that the last program left */
             left: components["schemas"]["FileInfo"][];
         };
-        /** @description A place in the debates: of one move or of all, from a round on. */
-        At: string;
-        /** @description The probes of one group, by how they ended. */
+        /** @description Number of probes in one group, by outcome. */
         AttackGroup: {
             blocked: number;
-            /** @description Which say nothing, as the trial itself failed. */
+            /** @description Probes without a result, because the test itself failed. */
             broke: number;
             escaped: number;
             not_applicable: number;
             title: string;
         };
-        Attacks: {
-            attacks: components["schemas"]["Scorecard"][];
-        };
         /** @description One attempt at the task. */
         Attempt: {
-            /** @description From 1. */
+            /** @description Number of the attempt, from 1. */
             attempt: number;
-            /** @description Which one of several side by side, from 1; `None` if it was the only one. */
+            /** @description Number of the candidate, from 1; `None` if the attempt has only one. */
             candidate?: number | null;
-            /** @description `None` if the model gave none. */
+            /** @description Code of the program; `None` if the answer had no code. */
             code: string | null;
             /**
              * Format: double
-             * @description From 0 to 1; `None` if the model did not say.
+             * @description From 0 to 1; `None` if the answer had no confidence.
              */
             confidence: number | null;
-            /** @description What the critic said; `None` if it succeeded, or nothing could be read in the answer. */
+            /** @description Critique of the attempt; `None` if it succeeded, or the critic's answer was invalid. */
             critique: components["schemas"]["Critique"] | null;
             dependencies: string[];
-            /** @description Why it failed. */
+            /** @description Why the attempt failed. */
             error: components["schemas"]["CodeFailure"] | null;
-            execution: components["schemas"]["Execution"] | null;
-            /** @description The answer had another shape than was asked for, and the code was found in it all the same. */
+            execution: components["schemas"]["CodeExecution"] | null;
+            /** @description Whether the code was found in an answer that does not match the schema. */
             found_in_prose?: boolean;
             reasoning: string;
         };
         AuditLog: {
             entries: components["schemas"]["LogEntry"][];
-            /** @description Where the next page begins; null on the last */
+            /** @description Cursor of the next page; null on the last page */
             next: number | null;
         };
         /** @description State of one sandbox backend. */
@@ -876,99 +848,134 @@ export interface components {
             /** @description How each limit is enforced. */
             enforcement: components["schemas"]["Enforcement"] | null;
             hint: string | null;
-            /** @description How it is run, where that makes a difference. */
+            /** @description How the backend runs sandboxes, if it has several ways. */
             how: string | null;
             isolation: components["schemas"]["Isolation"];
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Time to create one sandbox.
+             */
             made_in_ms: number | null;
             why_not: string | null;
         };
-        /** @description What several calls took. */
+        /** @description Totals of several calls: count, tokens and cost. */
         CallTotals: {
             calls: number;
             cost: components["schemas"]["Cost"];
             /**
-             * @description Of these, those beyond the plan: what had to be asked again, and summaries.
+             * @description Calls that were not planned: repeated questions and summaries.
              * @default 0
              */
             extra: number;
-            /** @description Whether any answer is a rehearsal. */
+            /** @description Whether the rehearsal model gave any of the answers. */
             rehearsal: boolean;
-            /** @description Of the calls that said. */
+            /** @description Tokens of the calls that reported them. */
             usage: components["schemas"]["Usage"];
         };
-        /** @description A finding that somebody rests on. */
-        Cited: {
-            /** @description Such as `F1.2`. */
+        /** @description A cited finding. */
+        CitedFinding: {
+            /** @description Number of the finding, such as `F1.2`. */
             finding: string;
             title: string;
         };
-        Clean: {
+        CleanBody: {
             /**
-             * @description What was settled longer ago than this; as the settings say, if nothing
+             * @description Delete drafts settled more than this many days ago; default: the server's setting
              * @default null
              */
             older_than_days?: number | null;
         };
-        /** @description What was put away. */
-        Cleared: {
-            copies: number;
-            drafts: number;
-            submissions: number;
-        };
-        /** @description A process that takes part in a cluster. */
+        /** @description A server or worker process of a cluster. */
         ClusterNode: {
             abilities: components["schemas"]["NodeCapabilities"];
+            /** @description Number of sandboxes in use. */
             busy: number;
             /**
-             * @description The runs that it holds, by name.
+             * @description Ids of the runs whose leases the node holds.
              * @default []
              */
             holds: string[];
             host: string;
-            /** @description Like that of no other. */
+            /** @description Unique id of the process. */
             id: string;
             /**
-             * @description The providers whose limits it keeps for all.
+             * @description Providers whose rate limits this node enforces for the whole cluster.
              * @default []
              */
             keeps: string[];
             pid: number;
             role: components["schemas"]["NodeRole"];
-            /** @description Milliseconds since 1970. */
+            /** @description Start time, in milliseconds since 1970. */
             since: number;
-            /** @description How much it can do at once, and does. */
+            /** @description Number of sandboxes that the node can use at once. */
             slots: number;
-            /** @description Of what is said among nodes. */
+            /** @description Version of the cluster's data format. */
             speaks: number;
-            /** @description Of assize. */
+            /** @description Version of assize. */
             version: string;
         };
-        /** @description State of the cluster that the settings name. */
+        /** @description State of the configured cluster. */
         ClusterReport: {
             detail: string | null;
             servers: string;
+            /** @description Total number of sandboxes of these workers. */
             slots: number | null;
             state: components["schemas"]["ClusterReportState"];
-            /** @description Workers that take jobs, and their sandboxes in total. */
+            /** @description Number of workers that take jobs. */
             workers: number | null;
         };
         /** @enum {string} */
         ClusterReportState: "answers" | "fails" | "not_tried";
-        /** @description How a cluster is. */
+        /** @description Status of a cluster. */
         ClusterStatus: {
+            /** @description Number of sandboxes in use. */
             busy: number;
-            /** @description Messages that no worker can run, the newest first. */
+            /** @description Jobs that no worker can run, newest first. */
             dead_letters: components["schemas"]["DeadLetter"][];
             nodes: components["schemas"]["ClusterNode"][];
             queue: components["schemas"]["QueueStatus"][];
-            /** @description Runs that somebody holds, and that wait for somebody. */
+            /** @description Number of runs that a process executes. */
             running: number;
-            /** @description Sandboxes that all workers can have at once, and have. */
+            /** @description Number of sandboxes that all workers together can run concurrently. */
             slots: number;
             streams: components["schemas"]["StreamStatus"][];
             stuck: components["schemas"]["StuckWork"][];
+            /** @description Number of runs that wait for a worker. */
             waiting: number;
+        };
+        /** @description Stored result of one execution. */
+        CodeExecution: {
+            /** @description The disk was full when the program ended. */
+            disk_full: boolean;
+            /** Format: double */
+            duration_ms: number;
+            exit_code: number | null;
+            /** @description Why the execution failed; `None` if it succeeded. */
+            failure: components["schemas"]["CodeFailure"] | null;
+            /** @description Files that the program left, by name. */
+            files?: components["schemas"]["OutputFile"][];
+            /** @description Fingerprint of the session's files before the program ran. */
+            found?: components["schemas"]["Fingerprint"] | null;
+            /** @description Files that were not collected, with reasons. */
+            not_taken?: string[];
+            /**
+             * @description A process in the sandbox was killed because memory ran out: the program itself if `signal` is 9, or a process
+             *     that it started.
+             */
+            out_of_memory: boolean;
+            /** @description The output exceeded the limit and was truncated. */
+            output_cut: boolean;
+            /** @description Peak memory use of the sandbox; of its largest process where the total is not measured. */
+            peak_memory_bytes: number;
+            signal: number | null;
+            stderr: string;
+            /** @description Standard output, with invalid UTF-8 replaced. */
+            stdout: string;
+            /** @description Test report; `None` if there are no tests, or they did not finish. */
+            tests?: components["schemas"]["TestReport"] | null;
+            timed_out: boolean;
+            /** @description The program ran in a pre-started interpreter. */
+            warm: boolean;
         };
         /** @description Why a program failed. */
         CodeFailure: {
@@ -1013,7 +1020,7 @@ export interface components {
             /** @constant */
             kind: "not_expected";
             /**
-             * @description The beginning of what it printed instead.
+             * @description Start of the actual output.
              * @default
              */
             printed: string;
@@ -1027,72 +1034,73 @@ export interface components {
             names: string;
             reason: string;
         };
-        /** @description What a run needs to be run again; what is large is kept beside it. */
+        /** @description Stored input of a code run, enough to resume it. Task, tests and input files are artifacts of the run. */
         CodeInput: {
             candidates: number;
             expect: string | null;
             image: string | null;
-            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
+            /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
             language: components["schemas"]["Language"];
-            limits: components["schemas"]["Limits"];
+            limits: components["schemas"]["SandboxLimits"];
             max_attempts: number;
             max_output_tokens: number;
             model: string;
-            /** @description Where the files that the program leaves are wanted, and the program itself. */
+            /** @description Folder to copy the program's files to. */
             out: string | null;
-            /** @description The packages that programs may ask for. */
+            /** @description Packages that programs may use. */
             packages: string[];
             provider: string;
+            /** @description File to save the program in. */
             save: string | null;
             session: string | null;
             /** Format: double */
             temperature: number;
         };
-        /** @description What a trial came to. */
+        /** @description Final result of the code loop. */
         CodeVerdict: {
-            /** @description What the program printed, if it succeeded. */
+            /** @description Standard output of the program, if it succeeded. */
             answer: string | null;
-            /** @description How many were made. */
+            /** @description Number of attempts. */
             attempts: number;
-            /** @description The program of the last attempt. */
+            /** @description Program of the last attempt. */
             code: string | null;
             /** @description Why the last attempt failed. */
             error: string | null;
-            /** @description Every attempt, with its code, how it went and what the critic said. */
+            /** @description All attempts, with code, execution and critique. */
             history: components["schemas"]["Attempt"][];
             spent: components["schemas"]["CallTotals"];
             success: boolean;
         };
-        /** @description The company that is consulted. */
-        Company: {
-            /** @description Its name: from the SEC's list, or as the user gave it. */
+        /** @description Company of a consultation. */
+        ConsultCompany: {
+            /** @description Name, from the SEC's list or given by the user. */
             name: string | null;
-            /** @description None for a private company, which has a name instead. */
+            /** @description `None` for a private company, which has a name instead. */
             ticker?: components["schemas"]["Ticker"] | null;
         };
-        /** @description How a consultation differs from the one that it was forked from. */
+        /** @description How a consultation differs from the run it was forked from. */
         ConsultFork: {
-            at: components["schemas"]["At"];
-            /** @description The run that it was forked from. */
+            at: components["schemas"]["ForkPoint"];
+            /** @description Run it was forked from. */
             from: string;
-            /** @description What some who take part are told to be from there on, by `critic`, `D1` and so on. */
+            /** @description New personas from that point on, by role: `critic`, `D1` and so on. */
             personas?: {
                 [key: string]: string;
             };
         };
-        /** @description What a run needs to be run again; what is large is kept beside it. */
+        /** @description Input stored with a run, to resume or fork it. Large parts are stored as artifacts. */
         ConsultInput: {
-            /** @description Who answered what was taken over, if it was someone else. */
+            /** @description Models that gave the reused answers, if they differ from the current ones. */
             answered_before_by?: string | null;
             /** @default false */
             blind_scores: boolean;
-            company: components["schemas"]["Company"];
+            company: components["schemas"]["ConsultCompany"];
             context_window: number | null;
             image: string | null;
-            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
+            /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
-            limits: components["schemas"]["Limits"];
+            limits: components["schemas"]["SandboxLimits"];
             max_output_tokens: number;
             model: string;
             /** @description Other models of the same provider, by role. */
@@ -1100,35 +1108,35 @@ export interface components {
                 [key: string]: string;
             };
             moves: number;
-            /** @description How many debates are held at once, where somebody said. */
+            /** @description Maximum number of concurrent debates, if set by the user. */
             parallel_moves?: number | null;
             provider: string;
             region: string | null;
             rounds: number;
-            /** @description Whether more was to be made up, besides what is known. */
+            /** @description Whether synthetic data was requested in addition to the sources. */
             synthetic: boolean;
             /** Format: double */
             temperature: number;
-            /** @description How it differs from the runs that it was forked from, the earliest first. */
+            /** @description Changes against the runs it was forked from, the earliest first. */
             turnings?: components["schemas"]["ConsultFork"][];
         };
-        /** @description All of it, under the names that the parts of a consultation have. */
+        /** @description Result of a consultation, with all its documents. */
         ConsultReport: {
-            company: components["schemas"]["Company"];
-            /** @description Null for a private company. */
+            company: components["schemas"]["ConsultCompany"];
+            /** @description Ticker; null for a private company. */
             company_ticker: string | null;
             f1_financial_inference: string;
             f2_trend_inference: string;
-            /** @description The figures that can be traced one by one, each with its source and its day. */
+            /** @description Figures from filings, each with its source and date. */
             figures?: components["schemas"]["Figure"][];
             financial_data_raw: string;
             flags: components["schemas"]["Flag"][];
-            /** @description When and how it was made, where somebody says so. */
+            /** @description When and how the report was made, if known. */
             made?: components["schemas"]["ReportOrigin"] | null;
-            move_suggestions: components["schemas"]["Suggestion"][];
+            move_suggestions: components["schemas"]["MoveSuggestion"][];
             news_data_raw: string;
             other_moves: components["schemas"]["RankedMove"][];
-            /** @description With all that was said, move by move. */
+            /** @description Verdicts by move, with their conversations. */
             policy_scores: components["schemas"]["DebateVerdict"][];
             recommended_moves: components["schemas"]["RankedMove"][];
             spent: components["schemas"]["CallTotals"];
@@ -1136,54 +1144,68 @@ export interface components {
         };
         ConsultStart: {
             blind_scores?: boolean;
-            /** @description Documents about it */
+            /** @description Documents about the company */
             files?: components["schemas"]["Upload"][];
             image?: string | null;
-            /** @description Other models for some roles, such as critic or D1 */
+            /** @description Models that override the default, by role such as critic or D1 */
             models?: {
                 [key: string]: string;
             };
             /**
-             * @description That each analyst proposes
+             * @description Number of moves that each analyst proposes
              * @default 3
              */
             moves?: number;
-            /** @description A private company, by its name; this or `ticker` */
+            /** @description Name of a private company; either this or `ticker` */
             name?: string | null;
-            /** @description Debates that are held at once */
+            /** @description Maximum number of concurrent debates */
             parallel_moves?: number | null;
-            /** @description Who takes part, as `assize consult --export-personas` prints it */
+            /** @description Personas of the roles, in the format of `assize consult --export-personas` */
             personas?: string | null;
-            /** @description A folder with documents about it that whoever runs the server has allowed, by its name */
+            /** @description Name of a folder of the server with documents about the company (`assize serve --root`) */
             root?: string | null;
             /** @default 10 */
             rounds?: number;
-            settings?: components["schemas"]["Wishes"];
-            /** @description What is known of it; made up, if nothing is named and no files are sent */
-            sources?: components["schemas"]["SourceWord"][];
-            /** @description A listed company, by the ticker under which its shares are traded; this or `name` */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Sources of data about the company; without any, and without files, the model makes synthetic data */
+            sources?: components["schemas"]["SourceKind"][];
+            /** @description Ticker of a listed company; either this or `name` */
             ticker?: string | null;
-            /** @description Spend more than may be spent unasked */
+            /** @description Confirm a cost above the limit that needs confirmation */
             yes?: boolean;
         };
-        /** @description Something that was said. */
+        /** @description One entry of a conversation. */
         ConversationEntry: {
             content: string;
-            /** @description It was cut off at the longest answer allowed. */
+            /** @description Whether the answer was truncated at the token limit. */
             cut_off?: boolean;
             /** @description `critic`, `D1`, `D2` and so on. */
             role: string;
             round: number;
         };
         /**
-         * @description What something cost: a known amount, nothing because the user's own server answered, or honestly unknown.
-         *     Never 0 for want of a price.
+         * @description Cost of a call: a known amount, free because the model runs locally, or unknown.
+         *
+         *     A model without a configured price costs [`Cost::Unknown`], never 0.
          */
         Cost: "unknown" | {
             nano_usd: components["schemas"]["Money"];
         } | "local";
-        /** @description A sandbox that is to be made. */
-        Create: {
+        /** @description New token with its secret text, which is returned only once. */
+        CreatedToken: {
+            /** @description Milliseconds since 1970 */
+            created: number;
+            /** @description Milliseconds since 1970 */
+            expires: number;
+            id: string;
+            /** @description Path of the MCP endpoint on this server */
+            path: string;
+            /** @description `drafts/NAME` or `code` */
+            scope: string;
+            token: string;
+        };
+        /** @description Sandbox to create. */
+        CreateSandbox: {
             image?: string | null;
             labels?: {
                 [key: string]: string;
@@ -1191,28 +1213,15 @@ export interface components {
             /** @description Lower-case letters, digits and `-` */
             name: string;
             region?: string | null;
-            settings?: components["schemas"]["Wishes"];
-            /** @description Seconds that it stays; an hour, if nothing */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Lifetime in seconds; default: one hour */
             ttl_seconds?: number | null;
         };
-        /** @description A token with its text, which is shown once. */
-        CreatedToken: {
-            /** @description Milliseconds since 1970 */
-            created: number;
-            /** @description Milliseconds since 1970 */
-            expires: number;
-            id: string;
-            /** @description Where the tools are, on this server */
-            path: string;
-            /** @description `drafts/NAME` or `code` */
-            scope: string;
-            token: string;
-        };
-        /** @description A token that is to be created. */
+        /** @description Token to create. */
         CreateToken: {
-            /** @description `drafts/NAME` for the draft tools of a workspace, or `code` for the tool that runs code */
+            /** @description `drafts/NAME` for the draft tools of a workspace, or `code` for code execution */
             scope: string;
-            /** @description Seconds until it expires; 30 days, if nothing */
+            /** @description Seconds until the token expires; default: 30 days */
             ttl_seconds?: number | null;
         };
         /** @description Why a program failed, in a model's words. */
@@ -1224,32 +1233,33 @@ export interface components {
         };
         /** @description A message that was removed from the queue because no worker can run it. */
         DeadLetter: {
-            /** @description How often it had been delivered. */
+            /** @description Number of deliveries. */
             deliveries: number;
-            /** @description The beginning of the payload, as text. */
+            /** @description Beginning of the payload, as text. */
             payload: string;
-            /** @description Bytes of the whole payload. */
+            /** @description Size of the whole payload, in bytes. */
             payload_bytes: number;
+            /** @description Why no worker can run it. */
             reason: string;
-            /** @description The subject it was published under. */
+            /** @description NATS subject of the message. */
             subject: string;
-            /** @description When it was moved here, in milliseconds since 1970. */
+            /** @description When the message was moved to the list, in milliseconds since 1970. */
             time: number;
         };
-        /** @description What a run of a debate needs to be run again; the document is kept beside it. */
+        /** @description Input stored with a run, to resume or fork it. The move is stored as an artifact. */
         DebateInput: {
-            /** @description Who answered the rounds before, if it was someone else. */
+            /** @description Model that answered the earlier rounds, if it differs from the current one. */
             answered_before_by: string | null;
-            /** @description The round from which a fork asks anew. */
+            /** @description Round from which a fork repeats the calls. */
             at: number | null;
-            /** @description Who was told to be somebody else, and from when on. */
+            /** @description Persona changes, each from a round on. */
             changes?: components["schemas"]["PersonaChange"][];
             context_window: number | null;
             image?: string | null;
-            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
+            /** @description Requested isolation; it also applies when the run is resumed, unless another is requested then. */
             isolation?: string | null;
             /**
-             * @description Of the sandbox that it runs in.
+             * @description Limits of its sandbox.
              * @default {
              *       "memory": 268435456,
              *       "cpu_millis": 500,
@@ -1262,7 +1272,7 @@ export interface components {
              *       "disk": 67108864
              *     }
              */
-            limits: components["schemas"]["Limits"];
+            limits: components["schemas"]["SandboxLimits"];
             max_output_tokens: number;
             model: string;
             move_id: string;
@@ -1272,89 +1282,89 @@ export interface components {
             temperature: number;
             ticker: string | null;
         };
-        /** @description What a debate came to, and behind which boundary it ran. */
+        /** @description Verdict of a single debate, with its isolation. */
         DebateReport: {
             /**
-             * @description What those who scored are called, by their ids.
+             * @description Names of the decision makers by id.
              * @default {}
              */
             agents: {
                 [key: string]: string;
             };
-            /** @description What they thought of the move before it was debated, where that was asked for. */
+            /** @description Scores given before the debate, if requested. */
             blind_scores?: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             /**
-             * @description What a reader must know besides the verdict.
+             * @description Caveats of the verdict.
              * @default []
              */
             flags: components["schemas"]["Flag"][];
             /**
-             * @description Where it ran.
+             * @description Isolation of the debate, and why it was chosen.
              * @default
              */
             isolation: string;
             move_id: string;
             out_of: number;
-            /** @description Conversations that ended before that. */
+            /** @description Conversations that ended early. */
             partial?: {
                 [key: string]: components["schemas"]["PartialConversation"];
             };
-            /** @description The rounds that were to be debated. */
+            /** @description Number of rounds requested. */
             rounds: number;
             scores_by_agent: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             spent: components["schemas"]["CallTotals"];
-            /** @description Conversations whose middle was summed up for the model. */
+            /** @description Conversations with rounds that were summarized for the model. */
             summaries?: {
                 [key: string]: components["schemas"]["SummarizedRounds"];
             };
             ticker: string | null;
-            /** @description Of `out_of`. */
+            /** @description Sum of all scores, at most `out_of`. */
             total_score: number;
         };
         DebateStart: {
-            /** @description The move, in Markdown or as plain text */
+            /** @description Text of the move, in Markdown or as plain text */
             document: string;
-            /** @description The image of its sandbox */
+            /** @description Container image of the sandbox */
             image?: string | null;
             rounds?: number | null;
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
             ticker?: string | null;
         };
         /** @description The outcome of a debate. */
         DebateVerdict: {
             /**
-             * @description What those who scored are called, by their ids.
+             * @description Names of the decision makers by id.
              * @default {}
              */
             agents: {
                 [key: string]: string;
             };
-            /** @description What they thought of the move before it was debated, where that was asked for. */
+            /** @description Scores given before the debate, if requested. */
             blind_scores?: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             move_id: string;
             out_of: number;
-            /** @description Conversations that ended before that. */
+            /** @description Conversations that ended early. */
             partial?: {
                 [key: string]: components["schemas"]["PartialConversation"];
             };
-            /** @description The rounds that were to be debated. */
+            /** @description Number of rounds requested. */
             rounds: number;
             scores_by_agent: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             spent: components["schemas"]["CallTotals"];
-            /** @description Conversations whose middle was summed up for the model. */
+            /** @description Conversations with rounds that were summarized for the model. */
             summaries?: {
                 [key: string]: components["schemas"]["SummarizedRounds"];
             };
             ticker: string | null;
-            /** @description Of `out_of`. */
+            /** @description Sum of all scores, at most `out_of`. */
             total_score: number;
         };
         /** @description Report on the providers, sandboxes and the cluster of this machine. */
@@ -1362,22 +1372,24 @@ export interface components {
             arch: string;
             /** @description Null if no cluster is configured. */
             cluster: components["schemas"]["ClusterReport"] | null;
-            /** @description Order in which providers are looked for. */
+            /** @description Order in which providers are tried if none is configured. */
             order: string[];
             os: string;
+            /** @description Date of the built-in price table. */
             prices_as_of: string;
             providers: components["schemas"]["ProviderReport"][];
             sandboxes: components["schemas"]["SandboxesReport"];
-            /** @description The provider that is asked, or `rehearsal`. */
+            /** @description Name of the provider in use, or `rehearsal`. */
             used: string;
             version: string;
+            /** @description Why this provider is used. */
             why: string;
-            /** @description Settings of a project that is not trusted. */
+            /** @description Settings of an untrusted project. */
             withheld: components["schemas"]["WithheldSetting"][];
         };
         DraftView: {
             content: string;
-            /** @description What it would change, as a unified diff */
+            /** @description Unified diff against the file when the draft was created */
             diff: string;
             draft: components["schemas"]["OpenDraft"];
         };
@@ -1385,9 +1397,7 @@ export interface components {
             nanos: number;
             secs: number;
         };
-        /** @description What a reason does to a draft. */
-        Effect: "escalate" | "reject";
-        /** @description What holds each limit, in words for people. */
+        /** @description How each limit is enforced, as text for users. */
         Enforcement: {
             cpu: string;
             disk: string;
@@ -1399,18 +1409,39 @@ export interface components {
             system_calls: string;
             wall: string;
         };
-        /** @description A probe that got out. */
+        /** @description A probe that escaped from the sandbox. */
         EscapedProbe: {
             detail: string;
             name: string;
             what: string;
         };
-        /** @description What a run needs to be run again; the problems are kept beside it. */
+        /** @description Estimated usage and cost of a run. */
+        EstimateView: {
+            calls: number;
+            /** @description Length of the longest chain of sequential calls */
+            calls_in_a_row: number;
+            /**
+             * Format: double
+             * @description Cost in dollars if the provider caches prompts
+             */
+            cost_cached_usd: number | null;
+            /** @description `local` if the model runs on the user's own server at no cost */
+            cost_note?: string | null;
+            /**
+             * Format: double
+             * @description In dollars; null if the price is unknown
+             */
+            cost_usd: number | null;
+            input_tokens: number;
+            output_tokens: number;
+            rehearsal: boolean;
+        };
+        /** @description Stored input of an evaluation, enough to resume it. The problems are an artifact of the run. */
         EvalInput: {
             image: string | null;
-            /** @description The isolation that was asked for; it holds when the run is resumed, unless another is asked for then. */
+            /** @description The requested isolation; a resumed run uses it unless the resume request overrides it. */
             isolation?: string | null;
-            limits: components["schemas"]["Limits"];
+            limits: components["schemas"]["SandboxLimits"];
             max_attempts: number;
             max_output_tokens: number;
             model: string;
@@ -1419,132 +1450,120 @@ export interface components {
             /** Format: double */
             temperature: number;
         };
-        /** @description How one problem went. */
+        /** @description Results of one problem. */
         EvalOutcome: {
             samples: components["schemas"]["EvalSample"][];
             task_id: string;
         };
-        /** @description What an evaluation shows. */
+        /** @description Report of an evaluation. */
         EvalReport: {
             max_attempts: number;
             /**
-             * @description Who was asked.
+             * @description Provider and model.
              * @default
              */
             model: string;
-            /** @description Shares from 0 to 1: the first attempt alone, and the loop. */
+            /** @description Pass rates from 0 to 1 for one sample. */
             pass_at_1: components["schemas"]["PassShares"];
-            /** @description That one of all samples passes, where there are several. */
+            /** @description Pass rates from 0 to 1 that at least one of all samples passes; null with one sample. */
             pass_at_k: components["schemas"]["PassShares"] | null;
             problems: number;
-            /** @description How every sample of every problem went. */
+            /** @description Results of all samples, by problem. */
             results: components["schemas"]["EvalOutcome"][];
             samples: number;
             spent: components["schemas"]["CallTotals"];
-            /** @description Those that no sample solved. */
+            /** @description Problems that no sample solved. */
             unsolved: string[];
         };
-        /** @description How one sample of one problem went. */
+        /** @description Result of one sample of one problem. */
         EvalSample: {
             attempts: number;
             error: components["schemas"]["CodeFailure"] | null;
-            /** @description The first attempt passed. */
+            /** @description Whether the first attempt passed. */
             first: boolean;
-            /** @description One of them did. */
+            /** @description Whether any attempt passed. */
             success: boolean;
         };
         EvalStart: {
             image?: string | null;
             /** @default 3 */
             max_attempts?: number;
-            /** @description What the problems are called */
+            /** @description Name of the problem set */
             name: string;
             parallel?: number | null;
-            /** @description The problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution */
+            /** @description Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution */
             problems: string;
             /** @default 1 */
             samples?: number;
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
         };
-        /** @description Code that is to be run once. */
-        Exec: {
-            /** @description What is passed on to it */
+        /** @description Code to run once. */
+        ExecBody: {
+            /** @description Command-line arguments of the program */
             arguments?: string[];
             code: string;
             env?: {
                 [key: string]: string;
             };
-            /** @description Files that it finds in its working folder */
+            /** @description Input files, placed in the working folder of the program */
             files?: components["schemas"]["Upload"][];
             image?: string | null;
-            /** @description Send back the files that it leaves */
+            /** @description Return the files that the program leaves */
             keep_files?: boolean;
             language?: components["schemas"]["LanguageName"];
-            settings?: components["schemas"]["Wishes"];
-            /** @description What it reads from its standard input */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Standard input of the program */
             stdin?: string | null;
         };
-        /** @description One execution, as it is kept. */
-        Execution: {
-            /** @description No room for files was left at its end. */
+        /** @description File that a program left. */
+        ExecFile: {
+            base64: string;
+            name: string;
+        };
+        /** @description Outcome of a program. */
+        ExecResult: {
             disk_full: boolean;
             /** Format: double */
             duration_ms: number;
             exit_code: number | null;
-            /** @description Why it does not count as success. */
-            failure: components["schemas"]["CodeFailure"] | null;
-            /** @description Files that it left, by name. */
-            files?: components["schemas"]["LeftFile"][];
-            /** @description What identifies the files of the session that it found. */
-            found?: components["schemas"]["Fingerprint"] | null;
-            /** @description What else it left, and why that was not taken. */
-            not_taken?: string[];
-            /**
-             * @description Something in the sandbox was ended for want of memory meanwhile: the program itself, if it was
-             *     ended by signal 9, or one that it started.
-             */
+            files: components["schemas"]["ExecFile"][];
+            /** @description Backend of the sandbox, and why it was chosen */
+            isolation: string;
+            /** @description Files that the program left and that are not returned, with reasons */
+            not_taken: string[];
             out_of_memory: boolean;
-            /** @description It wrote more than was allowed, and the rest was thrown away. */
             output_cut: boolean;
-            /**
-             * @description The most memory that was in use in the sandbox; of the largest process alone where nobody
-             *     keeps an account of the whole.
-             */
+            /** @description Peak memory of the sandbox since it was created */
             peak_memory_bytes: number;
             signal: number | null;
             stderr: string;
-            /** @description What it wrote; what is no text in it is replaced. */
             stdout: string;
-            /** @description How the tests went, if there are any and they came to their end. */
-            tests?: components["schemas"]["TestReport"] | null;
             timed_out: boolean;
-            /** @description It ran in an interpreter that was waiting for it. */
-            warm: boolean;
         };
         FailedTest: {
-            /** @description The last of what was said about it. */
+            /** @description End of the error message. */
             error: string;
             name: string;
         };
-        /** @description One number that somebody can be asked about. */
+        /** @description One number with a traceable origin. */
         Figure: {
-            /** @description The day for which it holds. */
+            /** @description Date for which it holds. */
             as_of: string;
-            /** @description What it measures, such as `revenue` or `gross margin`. */
+            /** @description The measure, such as `revenue` or `gross margin`. */
             name: string;
             period: components["schemas"]["FigurePeriod"];
             /**
              * Format: double
-             * @description It was given otherwise before, and this is the latest.
+             * @description Earlier value, if it was restated.
              */
             restated_from?: number | null;
-            /** @description Where it was read, or how it was computed. */
+            /** @description The filing it comes from, or how it was computed. */
             source: components["schemas"]["FigureSource"];
             unit: components["schemas"]["FigureUnit"];
             /** Format: double */
             value: number;
         };
-        /** @description The time that a figure is about. */
+        /** @description Period of a figure. */
         FigurePeriod: {
             year: string;
         } | {
@@ -1552,7 +1571,7 @@ export interface components {
         } | {
             day: string;
         };
-        /** @description Where a figure comes from. */
+        /** @description Origin of a figure. */
         FigureSource: {
             filed: {
                 accession: string;
@@ -1565,71 +1584,75 @@ export interface components {
                 from: string;
             };
         };
-        /** @description What a number counts. */
+        /** @description Unit of a figure. */
         FigureUnit: "count" | {
             money: string;
         } | {
             money_per_share: string;
         } | "percent" | "times";
-        /** @description What a submission changes in one file. */
+        /** @description Diff of one file of a submission. */
         FileDiff: {
-            /** @description What has changed in the file since the draft was created, as a diff. */
+            /** @description Diff of the file since the draft was created; null if it is unchanged. */
             changed_meanwhile: string | null;
-            /** @description Unified; null once its copies are deleted. */
+            /** @description Unified diff; null once the copies are deleted. */
             diff: string | null;
             path: string;
         };
-        /** @description Something that can be fetched. */
+        /** @description Name and size of a file. */
         FileInfo: {
             bytes: number;
             name: string;
         };
-        Files: {
+        FileList: {
             files: components["schemas"]["FileInfo"][];
         };
-        Fine: {
-            status: string;
-        };
-        /** @description The SHA-256 of something that was asked; shown as hexadecimal digits. */
+        /** @description SHA-256 of a request or other content, displayed as 64 hexadecimal digits. */
         Fingerprint: string;
         /**
-         * @description Something that had to be mended before an answer could be read.
+         * @description A repair that was needed to parse an answer.
          * @enum {string}
          */
         Fix: "code_fence" | "surrounding_text" | "thinking" | "invisible_characters" | "comments" | "trailing_comma" | "quotes" | "unquoted_key" | "literal" | "number_format" | "raw_control_characters" | "bad_escape" | "repeated_key" | "retyped" | "key_spelling";
-        /** @description Something that whoever reads the report must know. */
+        /** @description Caveat for readers of the report. */
         Flag: {
             kind: components["schemas"]["FlagKind"];
             message: string;
-            /** @description The move that it is about; else it is about all of it. */
+            /** @description Move it applies to; `None` for the whole report. */
             move_id?: string | null;
         };
-        /** @description What a flag is about. */
+        /** @description Kind of a flag. */
         FlagKind: ("company_not_verified" | "synthetic" | "rehearsal" | "tie" | "unsupported_figure" | "unresolved_citation") | "source" | "moves" | "partial" | "repaired" | "no_isolation" | "weaker_isolation" | "forked" | "not_debated" | "assumed";
-        Folder: {
-            entries: components["schemas"]["InFolder"][];
+        /** @description Entry of a folder in a sandbox. */
+        FolderItem: {
+            bytes: number;
+            /** @description file, folder, link or other */
+            kind: string;
+            name: string;
         };
-        Fork: {
+        FolderListing: {
+            entries: components["schemas"]["FolderItem"][];
+        };
+        ForkBody: {
             /**
-             * @description From where on everything is asked again: a round, such as `round-4`; in a consultation also of one move, such as
-             *     `m3/round-4`. Without it only what is asked in other words, or failed
+             * @description Point from which all model calls are repeated: a round such as `round-4`, or in a consultation a round of one
+             *     move such as `m3/round-4`. Default: unchanged prompts reuse their recorded answers
              * @default null
              */
             at?: string | null;
             /**
-             * @description Of a debate: another wording of the move
+             * @description Debate only: new text of the move
              * @default null
              */
             document?: string | null;
             /**
-             * @description Of a consultation: other models for some roles
+             * @description Consultation only: new models, by role
              * @default {}
              */
             models?: {
                 [key: string]: string;
             };
             /**
-             * @description Of a debate: other rounds
+             * @description Debate only: new number of rounds
              * @default null
              */
             rounds?: number | null;
@@ -1650,62 +1673,57 @@ export interface components {
              *       "output": null
              *     }
              */
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
             /**
-             * @description What some are told to be from there on, by `critic`, `D1` and so on
+             * @description New personas from that point on, by role: `critic`, `D1` and so on
              * @default {}
              */
             told?: {
                 [key: string]: string;
             };
             /**
-             * @description Spend more than may be spent unasked
+             * @description Confirm a cost above the limit that needs confirmation
              * @default false
              */
             yes?: boolean;
         };
+        /** @description Fork point: a round, in the debate of one move or of all. */
+        ForkPoint: string;
         /**
-         * @description How a submission fares.
+         * @description The gate's verdict on a submission.
          * @enum {string}
          */
         GateVerdict: "accepted" | "rejected" | "escalated";
-        /** @description A figure, and where it stands. */
+        /** @description A figure found in a source. */
         GroundedFigure: {
-            /**
-             * @description Whether what is said of it there is anything like what is said of it here. Two numbers may be equal by
-             *     chance.
-             */
+            /** @description Whether the contexts share words. If not, the numbers may be equal by chance. */
             alike: boolean;
-            /** @description As somebody wrote it. */
+            /** @description The figure as written in the move. */
             figure: string;
-            /** @description Where it stands there. */
+            /** @description Context of the figure in the source. */
             place: string;
-            /** @description The name of the source. */
+            /** @description Name of the source. */
             source: string;
         };
-        /** @description Something in a folder of a sandbox. */
-        InFolder: {
-            bytes: number;
-            /** @description file, folder, link or other */
-            kind: string;
-            name: string;
+        HealthView: {
+            status: string;
         };
         /**
-         * @description The walls there are, the thinnest first.
+         * @description Isolation backend of a sandbox, ordered from the weakest to the strongest.
          * @enum {string}
          */
         Isolation: "jail" | "docker" | "microvm";
-        /** @description A decision maker's scores. */
+        /** @description Scores of one decision maker. */
         JudgeScore: {
-            /** @description The metrics that could not be read, for which 5 is assumed. */
+            /** @description Metrics that could not be parsed, for which 5 is assumed. */
             assumed?: string[];
-            /** @description Why the judge could not be asked, where that is why 5 is assumed for every metric. */
+            /** @description Error of the judge's call, if it failed and 5 is therefore assumed for every metric. */
             failed?: string | null;
             /** @description How realistic it is with the people, money and time there are. */
             feasibility: number;
             /** @description How much it would change the company's growth, revenue or position in its market. */
             impact: number;
-            /** @description How the scores were read; where no model gave them in so many words, this says so. */
+            /** @description How the scores were obtained: from the requested JSON, extracted by pattern, or defaulted. */
             provenance: components["schemas"]["Provenance"];
             /**
              * @description One or two sentences: what decided the scores.
@@ -1727,83 +1745,32 @@ export interface components {
             unanswered?: string;
         };
         /**
-         * @description What code can be written in.
+         * @description Language of code that a sandbox runs.
          * @enum {string}
          */
         Language: "python" | "bash" | "javascript";
         /** @enum {string} */
         LanguageName: "python" | "bash" | "javascript";
-        /** @description A file that a program left. */
-        Left: {
-            base64: string;
-            name: string;
-        };
-        /** @description A file that a program left, kept elsewhere. */
-        LeftFile: {
-            bytes: number;
-            name: string;
-            sha256: components["schemas"]["Fingerprint"];
-        };
-        /** @description What a trial is likely to take. */
-        Likely: {
-            calls: number;
-            /** @description Calls that have to be waited for, one after the other */
-            calls_in_a_row: number;
-            /**
-             * Format: double
-             * @description The same, where the provider caches prompts
-             */
-            cost_cached_usd: number | null;
-            /** @description `local` where the user's own server answers for nothing */
-            cost_note?: string | null;
-            /**
-             * Format: double
-             * @description In dollars; null where the price is not known
-             */
-            cost_usd: number | null;
-            input_tokens: number;
-            output_tokens: number;
-            rehearsal: boolean;
-        };
-        /** @description What everything in a sandbox together may use. */
-        Limits: {
-            /** @description Thousandths of a processor. */
-            cpu_millis: number;
-            /** @description Bytes that can be written to files. */
-            disk: number;
-            /** @description Bytes of memory, without swap. */
-            memory: number;
-            /** @description Bytes of each of standard output and standard error that are kept of one execution. */
-            output: number;
-            /** @description Processes and threads. */
-            processes: number;
-            /** @description How long one execution may take. */
-            wall: components["schemas"]["Duration"];
-        };
-        Link: {
-            /** @description To be opened in a browser, once, on this server */
-            path: string;
-        };
-        /** @description What a look at the whole log came to. */
+        /** @description Result of checking the log. */
         LogCheck: {
-            /** @description Where the log in the workspace ended early and was completed. */
+            /** @description Occasions when the log in the workspace was too short and was completed. */
             completed: components["schemas"]["LogCompletion"][];
-            /** @description In the store, of all workspaces. */
+            /** @description Number of entries in the store, of all workspaces. */
             entries: number;
-            /** @description What the log comes to now: whoever notes it can see later whether it is still in it. */
+            /** @description Current head of the log as `ID:HASH`; a later check can confirm that the log still contains it. */
             head: string | null;
             intact: boolean;
             of_workspace: number;
-            /** @description What is wrong with it. */
+            /** @description Problems found. */
             wrong: string[];
         };
-        /** @description That the log in the workspace was once completed. */
+        /** @description One completion of the log in the workspace. */
         LogCompletion: {
             entry: number;
             lines_added: number;
             lines_there: number;
         };
-        /** @description Entry of the log, chained to the one before. What it is about is in `detail`, by its `action`. */
+        /** @description Entry of the audit log, chained to the previous entry by its hash. The `action` determines the fields of `detail`. */
         LogEntry: {
             action: string;
             actor: string;
@@ -1811,14 +1778,14 @@ export interface components {
             detail: unknown;
             hash: components["schemas"]["Fingerprint"];
             id: number;
-            /** @description The hash of the entry before; all zeros for the first. */
+            /** @description Hash of the previous entry; all zeros for the first. */
             previous: components["schemas"]["Fingerprint"];
             subject: string;
         } & ({
             /** @constant */
             action: "requested";
             detail: {
-                /** @description The file's content, if there is such a file. */
+                /** @description Hash of the file's content, if the file exists. */
                 before: components["schemas"]["Fingerprint"] | null;
                 draft: string;
                 path: string;
@@ -1840,15 +1807,15 @@ export interface components {
             /** @constant */
             action: "decided";
             detail: {
-                /** @description What is to be replaced. */
+                /** @description Files to replace. */
                 files: components["schemas"]["ReplacedFile"][];
                 policy: components["schemas"]["Fingerprint"];
                 reasons: components["schemas"]["Reason"][];
                 submission: number;
-                /** @description The worker learns of it by the answer to what it asked. */
+                /** @description Whether the response to the agent's call reports the verdict; otherwise a message does. */
                 told: boolean;
                 verdict: components["schemas"]["GateVerdict"];
-                verified?: components["schemas"]["Verified"] | null;
+                verified?: components["schemas"]["VerifyResult"] | null;
             };
         } | {
             /** @constant */
@@ -1927,128 +1894,150 @@ export interface components {
                 name: string;
             };
         });
-        /** @description API key without its secret part, and the source of it. */
+        /** @description Masked API key, and where it was found. */
         MaskedKey: {
             from: string;
             masked: string;
         };
-        /** @description An amount of US dollars, held as whole nano-dollars. */
+        /** @description An amount of US dollars, stored as whole nano-dollars. */
         Money: number;
-        /** @description What somebody can do. */
+        /** @description A move with its document for the debate and the results of its checks. */
+        MoveSuggestion: {
+            /** @description What is done first, second and so on, each with who does it. */
+            actions: string[];
+            /** @description Id of the analyst who proposed it; `persona` is the name. */
+            agent_id: string;
+            /** @description The findings that it rests on, by their numbers, such as F1.2. */
+            citations: string[];
+            /** @description Findings it cites, with their titles. */
+            cited?: components["schemas"]["CitedFinding"][];
+            /** @description Document for the debate. */
+            content: string;
+            /** @description What it costs, in money and attention; an estimate of yours, and said so. */
+            cost: string;
+            /** @description Figures found in a source. */
+            figures?: components["schemas"]["GroundedFigure"][];
+            /** @description Id of the move: `m1`, `m2` and so on. */
+            move_id: string;
+            persona: string;
+            /** @description What could make it fail, the likeliest first. */
+            risks: string[];
+            /** @description Why it is right for this company now, in four to eight sentences, resting on the findings. */
+            thesis: string;
+            /** @description How long it takes until it shows, and by when it must have worked. */
+            timeline: string;
+            /** @description What is done, in at most twelve words. */
+            title: string;
+            /** @description Citations of unknown findings. */
+            unresolved_citations?: string[];
+            /** @description Figures found in no source. */
+            unsupported_figures?: string[];
+        };
+        /** @description What a worker offers. */
         NodeCapabilities: {
             isolations: string[];
             labels: {
                 [key: string]: string;
             };
-            /** @description Memory for one piece of work, in megabytes. */
+            /** @description Maximum memory of one sandbox, in megabytes. */
             memory: number;
             region: string | null;
         };
         /** @enum {string} */
         NodeRole: "server" | "worker";
-        /** @description A draft that somebody works on. */
+        /** @description A draft that was requested and not settled. */
         OpenDraft: {
             before: components["schemas"]["Fingerprint"] | null;
-            /** @description Its name in the drafts folder. */
+            /** @description File name in the drafts folder. */
             name: string;
             path: string;
-            /** @description When it was asked for, in milliseconds since 1970. */
+            /** @description When it was requested, in milliseconds since 1970. */
             since: number;
-            /** @description The submission that it waits in. */
+            /** @description The waiting submission that contains it. */
             submission: number | null;
             task: components["schemas"]["TaskId"];
         };
         OpenDrafts: {
             drafts: components["schemas"]["OpenDraft"][];
         };
-        /** @description A conversation that ended early, and why. */
+        /** @description File that a program left; its content is stored under its hash. */
+        OutputFile: {
+            bytes: number;
+            name: string;
+            sha256: components["schemas"]["Fingerprint"];
+        };
+        /** @description Why a conversation ended early. */
         PartialConversation: {
-            /** @description The rounds in which both spoke. */
+            /** @description Number of rounds in which both sides spoke. */
             completed_rounds: number;
             error: string;
         };
-        /** @description How many pass, without the loop and with it. */
+        /** @description Pass rates of the first attempt alone, and with retries. */
         PassShares: {
             /** Format: double */
             first_attempt: number;
             /** Format: double */
             with_retries: number;
         };
-        /** @description Who takes part in another way from a round on. */
+        /** @description Personas replaced from a round on. */
         PersonaChange: {
             from_round: number;
-            /** @description What they are told to be, by `critic`, `D1` and so on. */
+            /** @description New personas by role: `critic`, `D1` and so on. */
             personas: {
                 [key: string]: string;
             };
         };
-        /** @description All that the gate goes by. Its fingerprint stands beside every decision. */
+        /** @description Everything that the gate's decisions depend on. Its fingerprint is recorded with every decision. */
         Policy: {
-            /** @description What may be drafted; everything, where nothing is said. */
+            /** @description Files that may be changed; all if absent. */
             allowed: string[] | null;
-            /** @description The largest file and draft, in bytes. */
+            /** @description Maximum size of a file and of a draft in bytes. */
             max_bytes: number;
             /**
              * Format: double
-             * @description The largest share of a file's lines that may be removed or replaced.
+             * @description Maximum share of a file's lines that may be removed or replaced.
              */
             max_deletion: number;
-            /** @description The most files of one task. */
+            /** @description Maximum number of files of one task. */
             max_files: number;
-            /** @description The most lines that a draft may add and remove. */
+            /** @description Maximum number of lines that a draft may add and remove. */
             max_lines: number;
-            /** @description Files that a person looks after, besides those that everybody has. */
+            /** @description Files whose changes always need a reviewer, in addition to the built-in ones. */
             protected: string[];
-            /** @description Files that workers may read although they look as if they held secrets. */
+            /** @description Files that agents may read although their names suggest secrets. */
             readable: string[];
             review: components["schemas"]["Review"];
-            /** @description The only task there is. */
+            /** @description The only task that may be worked on. */
             task: string | null;
-            /** @description What must pass: what the settings ask for, and what the contract does. */
-            verify: components["schemas"]["Verify"][];
-            /** @description What a verification may have. */
-            verify_most: components["schemas"]["VerifyMost"];
+            /** @description Commands that must pass: those of the settings and that of the contract. */
+            verify: components["schemas"]["VerifyCommand"][];
+            /** @description Limits of a verification. */
+            verify_most: components["schemas"]["VerifyLimits"];
         };
-        /** @description Why a request was not done. */
+        /** @description Problem details of a request that failed. */
         Problem: {
-            /** @description What is wrong with this very request. */
+            /** @description Why this request failed */
             detail: string;
-            /** @description What to do about it. */
+            /** @description How to fix it */
             hint?: string | null;
             status: number;
             title: string;
-            /** @description What kind of problem it is: a reference that is the same for all of a kind. */
+            /** @description URI reference that identifies the kind of problem */
             type: string;
-        };
-        /** @description A program that is to be run. */
-        Program: {
-            /** @description The folder that it starts in, below the working folder unless it is a whole path; the working folder, if nothing */
-            cwd?: string | null;
-            env?: {
-                [key: string]: string;
-            };
-            /** @description The program and what is passed on to it */
-            program: string[];
-            stdin?: string | null;
-            /**
-             * Format: double
-             * @description No more than the sandbox allows, which is what it gets if nothing is said
-             */
-            timeout_seconds?: number | null;
         };
         /** @description A file of a submission. */
         ProposedFile: {
             added: number;
             after: components["schemas"]["Fingerprint"];
             before: components["schemas"]["Fingerprint"] | null;
-            /** @description Its name in the drafts folder; `None` for a change that a worker without tools wrote as text. */
+            /** @description File name in the drafts folder; `None` for a change that an agent without tools wrote as text. */
             draft?: string | null;
-            /** @description The permissions of the draft. */
+            /** @description Permissions of the draft. */
             draft_mode: number;
             path: string;
             removed: number;
         };
-        /** @description The rung of the ladder that an answer stood on. */
+        /** @description How an answer was obtained: the step of parsing that succeeded. */
         Provenance: ("native" | "parsed") | {
             repaired: components["schemas"]["Fix"][];
         } | {
@@ -2065,62 +2054,46 @@ export interface components {
         };
         /** @enum {string} */
         ProviderState: "answers" | "fails" | "no_key" | "not_tried";
-        /** @description A line in which work waits. */
+        /** @description Queued jobs with the same requirements. */
         QueueStatus: {
-            /** @description Of those under way, how many came back at least once. */
+            /** @description How many of `under_way` were redelivered at least once. */
             again: number;
             needs: components["schemas"]["WorkNeeds"];
+            /** @description Jobs that are delivered and not finished. */
             under_way: number;
+            /** @description Jobs that were never delivered. */
             waiting: number;
-            /** @description How many workers can do it. */
+            /** @description Number of workers that meet the requirements. */
             workers: number;
         };
-        /** @description How a program went. */
-        Ran: {
-            disk_full: boolean;
-            /** Format: double */
-            duration_ms: number;
-            exit_code: number | null;
-            files: components["schemas"]["Left"][];
-            /** @description Which walls stood around it, and why those */
-            isolation: string;
-            /** @description What it left and was not taken, and why */
-            not_taken: string[];
-            out_of_memory: boolean;
-            output_cut: boolean;
-            /** @description Of the sandbox, in all its life so far */
-            peak_memory_bytes: number;
-            signal: number | null;
-            stderr: string;
-            stdout: string;
-            timed_out: boolean;
-        };
-        /** @description A move in its place. */
+        /** @description A move with its rank. */
         RankedMove: {
-            /** @description What it was given before the debate, where that was asked for. */
+            /** @description Score before the debate, if requested. */
             blind_score?: number | null;
-            /** @description How much of what was said was new, round by round. */
+            /** @description Share of new words in the debate, by round. */
             drift?: components["schemas"]["RoundDrift"][];
             move_id: string;
             out_of: number;
-            /** @description From 1. */
+            /** @description Rank, counted from 1. */
             rank: number;
             title: string;
             total_score: number;
         };
-        /** @description Something about a draft. */
+        /** @description A reason against a draft. */
         Reason: {
-            effect: components["schemas"]["Effect"];
+            effect: components["schemas"]["ReasonEffect"];
             file: string;
             line?: number | null;
-            /** @description What is the matter. */
+            /** @description Description of the finding. */
             message: string;
-            /** @description Such as `secret/github-token` or `scope`. */
+            /** @description Rule name, such as `secret/github-token` or `scope`. */
             rule: string;
-            /** @description What whoever wrote it can do. */
+            /** @description Advice to the agent. */
             what_to_do: string;
         };
-        /** @description Journal record as it is shown, with its outcome as JSON. */
+        /** @description Effect of a reason on a draft. */
+        ReasonEffect: "escalate" | "reject";
+        /** @description View of a journal record, with its outcome as JSON. */
         RecordView: {
             key: string;
             request: components["schemas"]["Fingerprint"];
@@ -2129,14 +2102,14 @@ export interface components {
         } | {
             failed: unknown;
         });
-        Reject: {
+        RejectBody: {
             /**
-             * @description What the worker is told
+             * @description Reason that the agent gets
              * @default
              */
             reason?: string;
         };
-        /** @description A file that changes from one content to another; `None` is no file. */
+        /** @description Replacement of one file's content; `None` means that the file does not exist. */
         ReplacedFile: {
             after: components["schemas"]["Fingerprint"] | null;
             before: components["schemas"]["Fingerprint"] | null;
@@ -2144,19 +2117,50 @@ export interface components {
         };
         /** @description When and how a report was made. */
         ReportOrigin: {
-            /** @description Where debates were held. */
+            /** @description Isolation of the debates. */
             isolation: string;
             model: string;
-            /** @description Other models, by role. */
+            /** @description Models of single roles, where they differ. */
             models?: {
                 [key: string]: string;
             };
-            /** @description The day, such as `2026-11-15`. */
+            /** @description Date, such as `2026-11-15`. */
             on: string;
             provider: string;
             run: string;
         };
-        Resume: {
+        /**
+         * @description Settings for this request only. A request cannot exceed the amounts, nor weaken the isolation, that the operator has
+         *     set; it can override defaults. The schema has the bounds that are in force.
+         */
+        RequestSettings: {
+            cpus?: number | null;
+            /** @description With a unit, such as 64M */
+            disk?: string | null;
+            /**
+             * @description auto, jail, docker, microvm or at-least=NAME
+             * @enum {string|null}
+             */
+            isolation?: "auto" | "jail" | "docker" | "microvm" | "at-least=jail" | "at-least=docker" | "at-least=microvm" | null;
+            /** @description In dollars */
+            max_cost?: number | null;
+            max_output_tokens?: number | null;
+            max_tokens?: number | null;
+            /** @description With a unit, such as 256M */
+            memory?: string | null;
+            model?: string | null;
+            /** @description Bytes kept of standard output and of standard error, with a unit */
+            output?: string | null;
+            processes?: number | null;
+            /**
+             * @description anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
+             * @enum {string|null}
+             */
+            provider?: "anthropic" | "openai" | "google" | "groq" | "openrouter" | "ollama" | "rehearsal" | null;
+            temperature?: number | null;
+            timeout_seconds?: number | null;
+        };
+        ResumeBody: {
             /**
              * @default {
              *       "provider": null,
@@ -2174,90 +2178,111 @@ export interface components {
              *       "output": null
              *     }
              */
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
             /**
-             * @description Even if another process works on it, or may
+             * @description Resume even if another process holds the lease
              * @default false
              */
             take_over?: boolean;
         };
-        /** @description When a person looks at a draft before it is applied. */
+        /** @description When a draft needs a reviewer's approval before it is applied. */
         Review: "always" | "escalated" | "never";
-        /** @description The share of words that were new, from 0 to 1, over all conversations. */
+        /** @description Share of new words in a round, from 0 to 1, over all conversations. */
         RoundDrift: {
             /**
              * Format: double
-             * @description `None` where nobody spoke.
+             * @description `None` if the critic has no entry in this round.
              */
             critic: number | null;
             /** Format: double */
             decision_makers: number | null;
             round: number;
         };
-        /** @description What a run does. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId). */
+        /** @description Kind of a run. Its name is the command that starts it, and the first part of a [`RunId`](crate::RunId). */
         RunKind: "run" | "consult" | "debate" | "work" | "eval";
-        /** @description A page of runs, the latest first. */
+        /** @description Page of runs, newest first. */
         RunPage: {
-            /** @description Where the next page begins; null on the last */
+            /** @description Cursor of the next page; null on the last page */
             next: number | null;
             runs: components["schemas"]["RunSummary"][];
         };
+        /** @description Program to run. */
+        RunProgram: {
+            /** @description Folder to start in: absolute, or relative to the working folder, which is the default */
+            cwd?: string | null;
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Program and its arguments */
+            program: string[];
+            stdin?: string | null;
+            /**
+             * Format: double
+             * @description Timeout, at most that of the sandbox, which is the default
+             */
+            timeout_seconds?: number | null;
+        };
+        RunSlots: {
+            /** @description Maximum number of concurrent runs */
+            most: number;
+            running: number;
+        };
         RunStart: {
             /**
-             * @description Programs that are written and run side by side in each attempt
+             * @description Number of programs written and run in parallel in each attempt
              * @default 1
              */
             candidates?: number;
-            /** @description What its output must contain; between slashes, a pattern that it must fit */
+            /** @description Text that the output must contain; between slashes, a regular expression that it must match */
             expect?: string | null;
-            /** @description Files that it finds in its working folder */
+            /** @description Input files, placed in the working folder of the program */
             files?: components["schemas"]["Upload"][];
-            /** @description The image of its container */
+            /** @description Container image of the sandbox */
             image?: string | null;
             /** @description python, bash or javascript */
             language?: components["schemas"]["LanguageName"];
             /** @default 3 */
             max_attempts?: number;
-            /** @description Keep the working files under this name */
+            /** @description Name of a session that keeps the working files between runs */
             session?: string | null;
-            settings?: components["schemas"]["Wishes"];
-            /** @description The task, in plain words */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Task in natural language */
             task: string;
             /** @description Tests that the program must pass, as source text */
             tests?: string | null;
         };
-        /** @description The state of a run, as users see it: the store does not know whether the lease holder is alive. */
+        /** @description State of a run, as users see it. Unlike [`RunStatus`], it depends on whether the lease holder is alive. */
         RunState: ("running" | "done" | "failed" | "cancelled") | "waiting" | "stopped";
-        /** @description A run in a list. */
+        /** @description Summary of a run. */
         RunSummary: {
             /** @description Milliseconds since 1970 */
             created: number;
-            /** @description Why it ended, if it failed or was stopped */
+            /** @description Why the run failed or was stopped */
             error: string | null;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description What must be known of it, such as that no model was asked */
+            /** @description Notice to show with the run, such as that no model was used */
             label: string | null;
             parent: string | null;
             status: components["schemas"]["RunState"];
             title: string;
             updated: number;
         };
-        /** @description A run as it stands. */
+        /** @description Current state of a run. */
         RunView: {
             /** @description Milliseconds since 1970 */
             created: number;
-            /** @description Why it ended, if it failed or was stopped */
+            /** @description Why the run failed or was stopped */
             error: string | null;
-            /** @description Whether this server works on it */
+            /** @description Whether this server executes the run */
             held_here: boolean;
             id: string;
             kind: components["schemas"]["RunKind"];
-            /** @description What must be known of it, such as that no model was asked */
+            /** @description Notice to show with the run, such as that no model was used */
             label: string | null;
             parent: string | null;
-            /** @description What its answers took so far, in all its lives */
-            spent: components["schemas"]["Spent"];
+            /** @description Usage so far, including attempts before a resume */
+            spent: components["schemas"]["UsageView"];
             status: components["schemas"]["RunState"];
             title: string;
             updated: number;
@@ -2287,13 +2312,10 @@ export interface components {
             kind: "eval";
             result: components["schemas"]["EvalReport"] | null;
         });
-        Sandboxes: {
-            sandboxes: components["schemas"]["SandboxInfo"][];
-        };
-        /** @description State of every sandbox backend, and which one is used. */
+        /** @description State of every sandbox backend, and which backend is used. */
         SandboxesReport: {
             backends: components["schemas"]["BackendReport"][];
-            /** @description Paths by language; null where no interpreter is found. */
+            /** @description Paths of interpreters by language; null if none was found. */
             interpreters: {
                 [key: string]: string | null;
             };
@@ -2301,10 +2323,12 @@ export interface components {
             used: components["schemas"]["Isolation"] | null;
             /** @description Backend for debates. */
             used_for_debates: components["schemas"]["Isolation"] | null;
+            /** @description Why this backend is used for code, or why none can be. */
             why: string;
+            /** @description Why this backend is used for debates, or why none can be. */
             why_for_debates: string;
         };
-        /** @description A sandbox that stays for a while. */
+        /** @description Long-lived sandbox. */
         SandboxInfo: {
             /** @description Seconds since 1970 */
             expires: number;
@@ -2317,20 +2341,38 @@ export interface components {
             made: number;
             memory_bytes: number;
             name: string;
-            /** @description The process that holds it */
+            /** @description Process that owns the sandbox */
             pid: number;
             region: string | null;
-            /** @description The run that it belongs to, if it does */
+            /** @description Id of the run that the sandbox belongs to; null if it was created through the API */
             run: string | null;
         };
-        /** @description How a move was scored. What was said about it is in the transcripts. */
+        /** @description Resource limits that all processes in a sandbox share. */
+        SandboxLimits: {
+            /** @description CPU share, in thousandths of a processor. */
+            cpu_millis: number;
+            /** @description Bytes that programs can write to files. */
+            disk: number;
+            /** @description Bytes of memory, without swap. */
+            memory: number;
+            /** @description Bytes of standard output, and of standard error, that are kept from one execution. */
+            output: number;
+            /** @description Maximum number of processes and threads. */
+            processes: number;
+            /** @description Time limit of one execution. */
+            wall: components["schemas"]["Duration"];
+        };
+        SandboxList: {
+            sandboxes: components["schemas"]["SandboxInfo"][];
+        };
+        /** @description Scores of one move. The transcripts have the reasons. */
         Score: {
-            /** @description What the judges are called */
+            /** @description Names of the judges, by role */
             agents: {
                 [key: string]: string;
             };
             /**
-             * @description What they thought before it was debated, where that was asked for
+             * @description Scores before the debate, if `blind_scores` was requested
              * @default {}
              */
             blind_scores: {
@@ -2339,76 +2381,88 @@ export interface components {
             move_id: string;
             out_of: number;
             rounds: number;
-            /** @description By judge */
+            /** @description Scores, by role of the judge */
             scores_by_agent: {
                 [key: string]: components["schemas"]["JudgeScore"];
             };
             ticker: string | null;
             total_score: number;
         };
-        /** @description An attack with all probes on one kind of sandbox. */
+        /** @description Result of an attack with all probes on one kind of sandbox. */
         Scorecard: {
-            /** @description Milliseconds since 1970. */
+            /** @description Time of the attack, in milliseconds since 1970. */
             at: number;
-            /** @description Whatever got out. */
+            /** @description Probes that escaped from the sandbox. */
             escaped: components["schemas"]["EscapedProbe"][];
             groups: components["schemas"]["AttackGroup"][];
             isolation: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Duration of the attack.
+             */
             seconds: number;
-            /** @description Of the program that attacked. */
+            /** @description Version of assize that made the attack. */
             version: string;
         };
+        ScorecardList: {
+            attacks: components["schemas"]["Scorecard"][];
+        };
         Scores: {
-            /** @description Once the run is done */
+            /** @description Final scores; empty until the run is done */
             scores: components["schemas"]["Score"][];
-            /** @description Until then: `sandbox_scored`, as it was told */
+            /** @description Data of the `sandbox_scored` events, until the run is done */
             so_far: {
                 [key: string]: unknown;
             }[];
+        };
+        ServerInfo: {
+            /** @description Name of the cluster; null if the server is not part of a cluster. Sandboxes are then those of the workers */
+            cluster: string | null;
+            /** @description Sandbox backend that new runs use; null if none is available */
+            isolation: components["schemas"]["Isolation"] | null;
+            /** @description Why this backend is used, or why none is available */
+            isolation_why: string;
+            model: string | null;
+            /** @description Provider that new runs use, or `rehearsal` */
+            provider: string;
+            /** @description Code tasks that the rehearsal model knows; empty with another provider */
+            rehearsed: string[];
+            /** @description File edits that the rehearsal model knows; empty with another provider */
+            rehearsed_changes: string[];
+            /** @description Where runs are stored: path of the file, or address of the cluster's NATS servers */
+            store: string;
+            trials: components["schemas"]["RunSlots"];
+            version: string;
+            /** @description Warm pools of the default backend and of every other backend used since the start */
+            warm_pools: components["schemas"]["WarmPoolInfo"][];
+            /** @description Why this provider is used */
+            why: string;
         };
         SessionInfo: {
             files: components["schemas"]["FileInfo"][];
             name: string;
         };
-        Sessions: {
+        SessionList: {
             sessions: components["schemas"]["SessionInfo"][];
         };
-        /** @enum {string} */
-        SourceWord: "edgar" | "files" | "synthetic";
-        /** @description What was spent. */
-        Spent: {
-            cached_input_tokens: number;
-            calls: number;
-            /** @description `local` where the user's own server answered for nothing */
-            cost_note?: string | null;
-            /**
-             * Format: double
-             * @description In dollars; null where the price is not known
-             */
-            cost_usd: number | null;
-            input_tokens: number;
-            /** @description Calls that whoever held it before had under way when they died: they are made again, and may have been paid for */
-            lost_calls: number;
-            /**
-             * Format: double
-             * @description What those cost at most
-             */
-            lost_usd: number;
-            output_tokens: number;
+        SignInLink: {
+            /** @description Path on this server to open in a browser */
+            path: string;
         };
-        /** @description A trial that is to begin. */
-        Start: {
+        /** @enum {string} */
+        SourceKind: "edgar" | "files" | "synthetic";
+        /** @description Run to start, by kind. */
+        StartBody: {
             /**
-             * @description Programs that are written and run side by side in each attempt
+             * @description Number of programs written and run in parallel in each attempt
              * @default 1
              */
             candidates?: number;
-            /** @description What its output must contain; between slashes, a pattern that it must fit */
+            /** @description Text that the output must contain; between slashes, a regular expression that it must match */
             expect?: string | null;
-            /** @description Files that it finds in its working folder */
+            /** @description Input files, placed in the working folder of the program */
             files?: components["schemas"]["Upload"][];
-            /** @description The image of its container */
+            /** @description Container image of the sandbox */
             image?: string | null;
             /** @enum {string} */
             kind: "run";
@@ -2416,58 +2470,58 @@ export interface components {
             language?: components["schemas"]["LanguageName"];
             /** @default 3 */
             max_attempts?: number;
-            /** @description Keep the working files under this name */
+            /** @description Name of a session that keeps the working files between runs */
             session?: string | null;
-            settings?: components["schemas"]["Wishes"];
-            /** @description The task, in plain words */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Task in natural language */
             task: string;
             /** @description Tests that the program must pass, as source text */
             tests?: string | null;
         } | {
             blind_scores?: boolean;
-            /** @description Documents about it */
+            /** @description Documents about the company */
             files?: components["schemas"]["Upload"][];
             image?: string | null;
             /** @enum {string} */
             kind: "consult";
-            /** @description Other models for some roles, such as critic or D1 */
+            /** @description Models that override the default, by role such as critic or D1 */
             models?: {
                 [key: string]: string;
             };
             /**
-             * @description That each analyst proposes
+             * @description Number of moves that each analyst proposes
              * @default 3
              */
             moves?: number;
-            /** @description A private company, by its name; this or `ticker` */
+            /** @description Name of a private company; either this or `ticker` */
             name?: string | null;
-            /** @description Debates that are held at once */
+            /** @description Maximum number of concurrent debates */
             parallel_moves?: number | null;
-            /** @description Who takes part, as `assize consult --export-personas` prints it */
+            /** @description Personas of the roles, in the format of `assize consult --export-personas` */
             personas?: string | null;
-            /** @description A folder with documents about it that whoever runs the server has allowed, by its name */
+            /** @description Name of a folder of the server with documents about the company (`assize serve --root`) */
             root?: string | null;
             /** @default 10 */
             rounds?: number;
-            settings?: components["schemas"]["Wishes"];
-            /** @description What is known of it; made up, if nothing is named and no files are sent */
-            sources?: components["schemas"]["SourceWord"][];
-            /** @description A listed company, by the ticker under which its shares are traded; this or `name` */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Sources of data about the company; without any, and without files, the model makes synthetic data */
+            sources?: components["schemas"]["SourceKind"][];
+            /** @description Ticker of a listed company; either this or `name` */
             ticker?: string | null;
-            /** @description Spend more than may be spent unasked */
+            /** @description Confirm a cost above the limit that needs confirmation */
             yes?: boolean;
         } | {
-            /** @description The move, in Markdown or as plain text */
+            /** @description Text of the move, in Markdown or as plain text */
             document: string;
-            /** @description The image of its sandbox */
+            /** @description Container image of the sandbox */
             image?: string | null;
             /** @enum {string} */
             kind: "debate";
             rounds?: number | null;
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
             ticker?: string | null;
         } | {
-            /** @description Files that are shown to a model without tools */
+            /** @description Files included in the prompt of a model without tools */
             files?: string[];
             /** @enum {string} */
             kind: "work";
@@ -2476,15 +2530,15 @@ export interface components {
             /** @default 40 */
             max_steps?: number;
             mode?: components["schemas"]["WorkMode"];
-            /** @description When a person looks before a draft is applied: always, escalated or never */
+            /** @description When a reviewer must approve a draft before it is applied: always, escalated or never */
             review?: string | null;
-            settings?: components["schemas"]["Wishes"];
-            /** @description What is to be done; what the workspace's contract says, if nothing */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Task in natural language; default: the task in the workspace's contract */
             task?: string | null;
             task_id?: string | null;
-            /** @description A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace */
+            /** @description Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace */
             verify?: string | null;
-            /** @description The workspace, by the name under which whoever runs the server has allowed it */
+            /** @description Name of the workspace (`assize serve --root`) */
             workspace: string;
         } | {
             image?: string | null;
@@ -2492,161 +2546,134 @@ export interface components {
             kind: "eval";
             /** @default 3 */
             max_attempts?: number;
-            /** @description What the problems are called */
+            /** @description Name of the problem set */
             name: string;
             parallel?: number | null;
-            /** @description The problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution */
+            /** @description Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution */
             problems: string;
             /** @default 1 */
             samples?: number;
-            settings?: components["schemas"]["Wishes"];
+            settings?: components["schemas"]["RequestSettings"];
         };
-        /** @description What another server has of it. */
+        /** @description Replica of a stream on another server. */
         StreamCopy: {
-            /** @description How many messages it is behind. */
+            /** @description Number of messages that the replica lags behind. */
             behind: number;
-            /** @description Whether it has all. */
+            /** @description Whether the replica is up to date. */
             current: boolean;
             offline: boolean;
             server: string;
         };
-        /** @description One server-sent event. The names and the data of each are in docs/events.md. */
+        /** @description One server-sent event. docs/reference/events.md lists the event names and their data. */
         StreamEvent: {
             data: string;
-            /** @description Its name, such as `snapshot` or `run_ended` */
+            /** @description Name of the event, such as `snapshot` or `run_ended` */
             event: string;
-            /** @description Position in the log, to continue after; events that are not stored have none */
+            /** @description Position in the log, for `Last-Event-ID`; absent from events that are not stored */
             id?: string;
-            /** @description Milliseconds before a client connects again */
+            /** @description Milliseconds to wait before reconnecting */
             retry?: number;
         };
-        /** @description A stream, and how far its copies are. */
+        /** @description Status of a stream and its replicas. */
         StreamStatus: {
             bytes: number;
+            /** @description Replicas on other servers. */
             copies: components["schemas"]["StreamCopy"][];
-            /** @description The server that decides, if there is one; none where it is kept on one alone that is no part of a cluster. */
+            /** @description Leader of the stream; none while there is no leader, or if the server is not part of a NATS cluster. */
             leader: string | null;
             messages: number;
             name: string;
             /** @description Seconds since the oldest message was written. */
             oldest: number | null;
         };
-        /** @description Something that does not get on. */
+        /** @description Work that makes no progress. */
         StuckWork: {
+            /** @description Run id, or number of jobs. */
             what: string;
             why: string;
         };
         /** @description Drafts that were submitted together. */
         Submission: {
             at: number;
-            /** @description Who decided. */
+            /** @description Actor who decided. */
             by: string | null;
-            /** @description The log entry that it is, after which its message is named. */
+            /** @description Number of the submission's log entry, from which its message id is built. */
             entry: number;
             files: components["schemas"]["ProposedFile"][];
-            /** @description Its number in the workspace, from 1. */
+            /** @description Number of the submission in its workspace, from 1. */
             id: number;
-            /** @description What the gate went by when it was handed in. */
+            /** @description Policy at the time of submission. */
             policy: components["schemas"]["Fingerprint"];
             reasons: components["schemas"]["Reason"][];
-            /** @description What was replaced when it was applied. */
+            /** @description Files that were replaced when it was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
-            /** @description When it came to where it is. */
+            /** @description When the submission reached its stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Its copies were put away, so that it cannot be shown or undone any more. */
+            /** @description Whether its file copies were deleted, so that it cannot be shown or undone any more. */
             swept: boolean;
             task: components["schemas"]["TaskId"];
-            verified: components["schemas"]["Verified"] | null;
+            verified: components["schemas"]["VerifyResult"] | null;
             worker: string;
         };
-        Submissions: {
-            /** @description Where the next page begins; null on the last */
+        SubmissionList: {
+            /** @description Cursor of the next page; null on the last page */
             next: number | null;
             submissions: components["schemas"]["Submission"][];
         };
-        /** @description How a submission stands. */
+        /** @description Stage of a submission. */
         SubmissionStage: ("escalated" | "accepted" | "rejected" | "undone") | "submitted" | "accepting" | "undoing";
-        /** @description A submission with what it changes. */
+        /** @description A submission and its diffs. */
         SubmissionView: {
             at: number;
-            /** @description Who decided. */
+            /** @description Actor who decided. */
             by: string | null;
             diffs: components["schemas"]["FileDiff"][];
-            /** @description The log entry that it is, after which its message is named. */
+            /** @description Number of the submission's log entry, from which its message id is built. */
             entry: number;
             files: components["schemas"]["ProposedFile"][];
-            /** @description Its number in the workspace, from 1. */
+            /** @description Number of the submission in its workspace, from 1. */
             id: number;
-            /** @description What the gate went by when it was handed in. */
+            /** @description Policy at the time of submission. */
             policy: components["schemas"]["Fingerprint"];
             reasons: components["schemas"]["Reason"][];
-            /** @description What was replaced when it was applied. */
+            /** @description Files that were replaced when it was applied. */
             replaced: components["schemas"]["ReplacedFile"][];
-            /** @description When it came to where it is. */
+            /** @description When the submission reached its stage, in milliseconds since 1970. */
             settled: number;
             stage: components["schemas"]["SubmissionStage"];
             summary: string;
-            /** @description Its copies were put away, so that it cannot be shown or undone any more. */
+            /** @description Whether its file copies were deleted, so that it cannot be shown or undone any more. */
             swept: boolean;
             task: components["schemas"]["TaskId"];
-            verified: components["schemas"]["Verified"] | null;
+            verified: components["schemas"]["VerifyResult"] | null;
             worker: string;
         };
-        /** @description A move as it goes into the debate, with what must be known about it. */
-        Suggestion: {
-            /** @description What is done first, second and so on, each with who does it. */
-            actions: string[];
-            /** @description The analyst who proposed it, by id and name. */
-            agent_id: string;
-            /** @description The findings that it rests on, by their numbers, such as F1.2. */
-            citations: string[];
-            /** @description The findings that it rests on, with their titles. */
-            cited?: components["schemas"]["Cited"][];
-            /** @description The document that is debated. */
-            content: string;
-            /** @description What it costs, in money and attention; an estimate of yours, and said so. */
-            cost: string;
-            /** @description Where the figures in it come from. */
-            figures?: components["schemas"]["GroundedFigure"][];
-            /** @description `m1`, `m2` and so on. */
-            move_id: string;
-            persona: string;
-            /** @description What could make it fail, the likeliest first. */
-            risks: string[];
-            /** @description Why it is right for this company now, in four to eight sentences, resting on the findings. */
-            thesis: string;
-            /** @description How long it takes until it shows, and by when it must have worked. */
-            timeline: string;
-            /** @description What is done, in at most twelve words. */
-            title: string;
-            /** @description Citations that name no finding. */
-            unresolved_citations?: string[];
-            /** @description Figures in it that stand in no source. */
-            unsupported_figures?: string[];
-        };
-        /** @description What stands in a prompt for rounds that are left out of it. */
+        /** @description Summary that replaces rounds in a prompt. */
         SummarizedRounds: {
-            /** @description No model summed them up: these are their opening words. */
+            /** @description Whether the text consists of the first lines of the entries, because no model could summarize them. */
             extracted: boolean;
             text: string;
-            /** @description Rounds 2 to this one are summed up. */
+            /** @description Rounds 2 to this one are summarized. */
             up_to_round: number;
         };
-        Switch: {
-            on: boolean;
+        /** @description Number of items deleted by a sweep. */
+        SweepResult: {
+            copies: number;
+            drafts: number;
+            submissions: number;
         };
-        /** @description The name of a task, as whoever gives it writes it: part of the names of its drafts. */
+        /** @description Id of a task, chosen by the task's author. It is part of the file names of the task's drafts. */
         TaskId: string;
-        /** @description How the user's tests went. */
+        /** @description Results of the user's tests. */
         TestReport: {
-            /** @description Why they could not be run, where that is no matter of the program. */
+            /** @description Why the tests themselves cannot be run, whatever the program does. */
             broken?: string | null;
             failed: components["schemas"]["FailedTest"][];
             passed: number;
         };
-        /** @description The name under which a company's shares are traded, such as `NVDA` or `BRK.B`. */
+        /** @description Ticker of a listed company, such as `NVDA` or `BRK.B`. */
         Ticker: string;
         /** @description A scoped token, without its secret. */
         TokenInfo: {
@@ -2661,7 +2688,10 @@ export interface components {
         TokenList: {
             tokens: components["schemas"]["TokenInfo"][];
         };
-        /** @description What was said and done in a run, by its kind */
+        ToolsSwitch: {
+            on: boolean;
+        };
+        /** @description Transcript of a run, by its kind */
         Transcripts: {
             conversation_logs: {
                 [key: string]: components["schemas"]["ConversationEntry"][];
@@ -2677,15 +2707,10 @@ export interface components {
         } | {
             records: components["schemas"]["RecordView"][];
         };
-        Trials: {
-            /** @description As many as may be at once */
-            most: number;
-            running: number;
-        };
-        /** @description A file that is sent along: as text, or any bytes in base64. */
+        /** @description Uploaded file: as `text`, or any bytes as `base64`. */
         Upload: {
             base64?: string | null;
-            /** @description Its name, with folders if it has any, such as data/prices.csv */
+            /** @description Relative path, such as data/prices.csv */
             name: string;
             text?: string | null;
         } & ({
@@ -2696,14 +2721,14 @@ export interface components {
             text?: null;
         });
         /**
-         * @description The tokens of one call, or the sum of many.
+         * @description Token counts of one call, or the sum of many.
          *
          *     `input` counts every input token; `cached_input` and `cache_write` are parts of it. Providers
-         *     disagree on this (some leave cached tokens out of their input count), so each dialect converts
-         *     at the border and nobody else has to know.
+         *     disagree on this (some leave cached tokens out of their input count), so each provider adapter
+         *     converts its counts to this convention.
          */
         Usage: {
-            /** @description The part of `input` that the provider wrote to its prompt cache and charges for as such. */
+            /** @description The part of `input` that the provider wrote to its prompt cache, and charges for separately. */
             cache_write: number;
             /** @description The part of `input` that the provider read from its prompt cache. */
             cached_input: number;
@@ -2712,30 +2737,33 @@ export interface components {
             /** @description All output tokens, hidden reasoning included. */
             output: number;
         };
-        /** @description How a verification went. */
-        Verified: {
-            command: string;
+        /** @description Usage and cost of model calls. */
+        UsageView: {
+            cached_input_tokens: number;
+            calls: number;
+            /** @description `local` if the model ran on the user's own server at no cost */
+            cost_note?: string | null;
             /**
-             * @description What the result rests on.
-             * @default
+             * Format: double
+             * @description In dollars; null if the price is unknown
              */
-            evidence: string;
-            /** @description Where it ran. */
-            isolation: string;
-            /** @description Such as `exit code 1` or `took longer than 120 s`. */
-            outcome: string;
-            /** @description The end of what it printed, some kilobytes. */
-            output: string;
-            passed: boolean;
-            seconds: number;
+            cost_usd: number | null;
+            input_tokens: number;
+            /** @description Calls in flight when an earlier lease holder died: they are repeated, and the provider may have charged for them */
+            lost_calls: number;
+            /**
+             * Format: double
+             * @description Maximum cost of the lost calls, in dollars
+             */
+            lost_usd: number;
+            output_tokens: number;
         };
-        /** @description A command that must end well. */
-        Verify: {
-            /** @description Run by a shell in the workspace's folder, in a sandbox without a network. */
+        /** @description A command that must succeed. */
+        VerifyCommand: {
+            /** @description Shell command, run in the workspace's folder in a sandbox without network. */
             command: string;
             /**
-             * @description What of the workspace is left out of the copy, as patterns; `.git` and files that hold secrets always
-             *     are.
+             * @description Patterns of files to leave out of the copy; `.git` and files with secrets are always left out.
              * @default [
              *       "**\/target/",
              *       "**\/node_modules/",
@@ -2745,189 +2773,174 @@ export interface components {
              */
             exclude: string[];
             /**
-             * @description Folders of this machine that it needs to see, such as a toolchain; the settings must allow each.
+             * @description Host folders that the command needs, such as a toolchain; the settings must allow each.
              * @default []
              */
             layers: string[];
             /**
-             * @description The memory it needs, in megabytes; files count.
+             * @description Memory limit in megabytes; files in the sandbox count.
              * @default 512
              */
             memory_mb: number;
-            /**
-             * @description A Python virtual environment, such as `.venv`: its interpreter and packages are used. In the workspace, or
-             *     allowed by the settings.
-             */
+            /** @description Python virtual environment to use, such as `.venv`: in the workspace, or allowed by the settings. */
             python?: string | null;
             /**
-             * @description How long it may take.
+             * @description Time limit in seconds.
              * @default 120
              */
             seconds: number;
         };
-        /** @description The most that a verification may ask for. */
-        VerifyMost: {
-            /** @description Folders of this machine that it may see. */
+        /** @description Upper limits that the settings put on a verification. */
+        VerifyLimits: {
+            /** @description Host folders that the command may see. */
             layers: string[];
             memory_mb: number;
-            /** @description The virtual environment that it uses where it names none. */
+            /** @description Virtual environment for commands that name none. */
             python?: string | null;
             seconds: number;
         };
-        Version: {
+        /** @description Result of a verification. */
+        VerifyResult: {
+            command: string;
+            /**
+             * @description Description of the evidence for the result.
+             * @default
+             */
+            evidence: string;
+            /** @description Name of the isolation that the command ran in. */
+            isolation: string;
+            /** @description Outcome of the command, such as `exit code 1` or `took longer than 120 s`. */
+            outcome: string;
+            /** @description The last kilobytes of output. */
+            output: string;
+            passed: boolean;
+            seconds: number;
+        };
+        VersionInfo: {
             name: string;
             version: string;
         };
-        /** @description The warm pools of one backend */
+        /** @description Warm pools of one backend */
         WarmPoolInfo: {
-            /** @description Requests since the server was started that an idle sandbox served, and those that started one */
+            /** @description Requests served by an idle sandbox since the server was started */
             hits: number;
+            /** @description Idle sandboxes now */
             idle: number;
             isolation: components["schemas"]["Isolation"];
-            /** @description Whether it is not refilled for want of free memory */
+            /** @description Whether the pool is not refilled because free memory is low */
             low_memory: boolean;
+            /** @description Requests that had to start a sandbox */
             misses: number;
             /**
              * Format: double
-             * @description Mean time to make an idle sandbox; null, if none was made yet
+             * @description Mean time to create an idle sandbox; null if none was created yet
              */
             refill_ms: number | null;
-            /** @description Idle sandboxes when it is full, and now */
+            /** @description Capacity */
             size: number;
         };
-        /**
-         * @description Settings for this one trial. Amounts and walls that whoever runs the server has set are limits; what is only a
-         *     default can be changed. The bounds in its schema are those of the settings.
-         */
-        Wishes: {
-            cpus?: number | null;
-            /** @description With a unit, such as 64M */
-            disk?: string | null;
-            /**
-             * @description auto, jail, docker, microvm or at-least=NAME
-             * @enum {string|null}
-             */
-            isolation?: "auto" | "jail" | "docker" | "microvm" | "at-least=jail" | "at-least=docker" | "at-least=microvm" | null;
-            /** @description In dollars */
-            max_cost?: number | null;
-            max_output_tokens?: number | null;
-            max_tokens?: number | null;
-            /** @description With a unit, such as 256M */
-            memory?: string | null;
-            model?: string | null;
-            /** @description What is kept of each of standard output and standard error, with a unit */
-            output?: string | null;
-            processes?: number | null;
-            /**
-             * @description anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
-             * @enum {string|null}
-             */
-            provider?: "anthropic" | "openai" | "google" | "groq" | "openrouter" | "ollama" | "rehearsal" | null;
-            temperature?: number | null;
-            timeout_seconds?: number | null;
-        };
-        /** @description Setting that is ignored or stops commands, because its folder is not trusted. */
+        /** @description Setting that is ignored, or that makes commands fail, because its folder is not trusted. */
         WithheldSetting: {
             from: string;
             ignored: boolean;
             key: string;
             why: string;
         };
-        /** @description What a run needs to be run again. */
+        /** @description Input of a run, from which it can be resumed. */
         WorkInput: {
-            /** @description The walls that were asked for: they count when it goes on, too, unless others are asked for then. */
+            /** @description Requested isolation; it also applies when the run is resumed, unless another is requested then. */
             isolation?: string | null;
             model: string;
-            /** @description What the gate goes by, as it was when the run began. */
+            /** @description Policy of the gate when the run began. */
             policy: components["schemas"]["Policy"];
             provider: string;
             work: components["schemas"]["WorkTask"];
-            /** @description The API answers its name instead, or null where it has none. */
+            /** @description The API returns the workspace's name instead, or null if it has none. */
             workspace: string | null;
         };
-        /** @description How a worker works. */
+        /** @description How the agent proposes changes. */
         WorkMode: "tools" | "text" | "auto";
-        /** @description What a piece of work needs of whoever does it. */
+        /** @description What a job requires of the worker that executes it. */
         WorkNeeds: {
-            /** @description The walls, by name; any, if none is named. */
+            /** @description Name of the sandbox isolation; any if not set. */
             isolation: string | null;
             labels: {
                 [key: string]: string;
             };
-            /** @description Memory for it, in megabytes. */
+            /** @description Memory of the sandbox, in megabytes. */
             memory: number;
-            /** @description What it takes of whoever does it. No work waits for a place that work of another kind has. */
+            /** @description Kind of slot that the job occupies. Jobs never wait for slots of another kind. */
             place: components["schemas"]["WorkPlace"];
             region: string | null;
         };
-        /** @description What a worker came to. */
+        /** @description Outcome of an agent's work. */
         WorkOutcome: "accepted" | "escalated" | "pending" | "rejected" | "nothing";
-        /** @description What work takes of whoever does it. */
+        /** @description Kind of slot that a job occupies on its worker. */
         WorkPlace: "run" | "sandbox" | "keeper";
-        /** @description The whole of it, as it is kept and shown. */
+        /** @description Stored report of a run. */
         WorkReport: {
-            /** @description It stopped because it may do no more. */
+            /** @description Whether the agent stopped at a limit. */
             limit_reached: boolean;
-            /** @description How it worked in the end. */
+            /** @description Mode at the end. */
             mode: components["schemas"]["WorkMode"];
             outcome: components["schemas"]["WorkOutcome"];
-            /** @description Its last words. */
+            /** @description Text of the last answer. */
             said: string;
             spent: components["schemas"]["CallTotals"];
             steps: number;
             submissions: components["schemas"]["WorkSubmission"][];
             task_id: string;
         };
-        /** @description A folder in which drafts are made. */
-        Workspace: {
-            /** @description What keeps workers from working, such as a contract that cannot be read */
+        /** @description Status of a workspace. */
+        WorkspaceInfo: {
+            /** @description Why agents cannot work here, such as an invalid contract */
             blocked: string | null;
             name: string;
-            /** @description Drafts that were not handed in yet */
+            /** @description Number of drafts that are not submitted yet */
             open_drafts: number;
-            /** @description Whether workers can use the draft tools */
+            /** @description Whether the draft tools are enabled */
             tools_on: boolean;
-            /** @description Submissions that a person must decide on */
+            /** @description Number of submissions that wait for a reviewer */
             waiting: number;
         };
-        Workspaces: {
-            workspaces: components["schemas"]["Workspace"][];
+        WorkspaceList: {
+            workspaces: components["schemas"]["WorkspaceInfo"][];
         };
         WorkStart: {
-            /** @description Files that are shown to a model without tools */
+            /** @description Files included in the prompt of a model without tools */
             files?: string[];
             /** @default 5 */
             max_rejections?: number;
             /** @default 40 */
             max_steps?: number;
             mode?: components["schemas"]["WorkMode"];
-            /** @description When a person looks before a draft is applied: always, escalated or never */
+            /** @description When a reviewer must approve a draft before it is applied: always, escalated or never */
             review?: string | null;
-            settings?: components["schemas"]["Wishes"];
-            /** @description What is to be done; what the workspace's contract says, if nothing */
+            settings?: components["schemas"]["RequestSettings"];
+            /** @description Task in natural language; default: the task in the workspace's contract */
             task?: string | null;
             task_id?: string | null;
-            /** @description A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace */
+            /** @description Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace */
             verify?: string | null;
-            /** @description The workspace, by the name under which whoever runs the server has allowed it */
+            /** @description Name of the workspace (`assize serve --root`) */
             workspace: string;
         };
-        /** @description A submission as the worker heard of it. */
+        /** @description A submission as reported to the agent. */
         WorkSubmission: {
             files: string[];
             reasons: components["schemas"]["Reason"][];
-            /** @description Its number in the workspace. */
+            /** @description Number of the submission in its workspace. */
             submission: number;
             /** @description `accepted`, `rejected`, `escalated` or `pending`. */
             verdict: string;
         };
-        /** @description What is to be done, and within which limits. */
+        /** @description A task and its limits. */
         WorkTask: {
-            /** @description Files that a worker without tools is shown. */
+            /** @description Files shown to an agent without tools. */
             files: string[];
-            /** @description Rejections at most. */
+            /** @description Maximum number of rejections. */
             max_rejections: number;
-            /** @description Calls to the model at most. */
+            /** @description Maximum number of model calls. */
             max_steps: number;
             max_tokens: number;
             mode: components["schemas"]["WorkMode"];
@@ -2943,35 +2956,32 @@ export interface components {
     headers: never;
     pathItems: never;
 }
-export type About = components['schemas']['About'];
-export type Accept = components['schemas']['Accept'];
+export type AcceptBody = components['schemas']['AcceptBody'];
 export type Artifacts = components['schemas']['Artifacts'];
-export type At = components['schemas']['At'];
 export type AttackGroup = components['schemas']['AttackGroup'];
-export type Attacks = components['schemas']['Attacks'];
 export type Attempt = components['schemas']['Attempt'];
 export type AuditLog = components['schemas']['AuditLog'];
 export type BackendReport = components['schemas']['BackendReport'];
 export type CallTotals = components['schemas']['CallTotals'];
-export type Cited = components['schemas']['Cited'];
-export type Clean = components['schemas']['Clean'];
-export type Cleared = components['schemas']['Cleared'];
+export type CitedFinding = components['schemas']['CitedFinding'];
+export type CleanBody = components['schemas']['CleanBody'];
 export type ClusterNode = components['schemas']['ClusterNode'];
 export type ClusterReport = components['schemas']['ClusterReport'];
 export type ClusterReportState = components['schemas']['ClusterReportState'];
 export type ClusterStatus = components['schemas']['ClusterStatus'];
+export type CodeExecution = components['schemas']['CodeExecution'];
 export type CodeFailure = components['schemas']['CodeFailure'];
 export type CodeInput = components['schemas']['CodeInput'];
 export type CodeVerdict = components['schemas']['CodeVerdict'];
-export type Company = components['schemas']['Company'];
+export type ConsultCompany = components['schemas']['ConsultCompany'];
 export type ConsultFork = components['schemas']['ConsultFork'];
 export type ConsultInput = components['schemas']['ConsultInput'];
 export type ConsultReport = components['schemas']['ConsultReport'];
 export type ConsultStart = components['schemas']['ConsultStart'];
 export type ConversationEntry = components['schemas']['ConversationEntry'];
 export type Cost = components['schemas']['Cost'];
-export type Create = components['schemas']['Create'];
 export type CreatedToken = components['schemas']['CreatedToken'];
+export type CreateSandbox = components['schemas']['CreateSandbox'];
 export type CreateToken = components['schemas']['CreateToken'];
 export type Critique = components['schemas']['Critique'];
 export type DeadLetter = components['schemas']['DeadLetter'];
@@ -2982,16 +2992,17 @@ export type DebateVerdict = components['schemas']['DebateVerdict'];
 export type DoctorReport = components['schemas']['DoctorReport'];
 export type DraftView = components['schemas']['DraftView'];
 export type Duration = components['schemas']['Duration'];
-export type Effect = components['schemas']['Effect'];
 export type Enforcement = components['schemas']['Enforcement'];
 export type EscapedProbe = components['schemas']['EscapedProbe'];
+export type EstimateView = components['schemas']['EstimateView'];
 export type EvalInput = components['schemas']['EvalInput'];
 export type EvalOutcome = components['schemas']['EvalOutcome'];
 export type EvalReport = components['schemas']['EvalReport'];
 export type EvalSample = components['schemas']['EvalSample'];
 export type EvalStart = components['schemas']['EvalStart'];
-export type Exec = components['schemas']['Exec'];
-export type Execution = components['schemas']['Execution'];
+export type ExecBody = components['schemas']['ExecBody'];
+export type ExecFile = components['schemas']['ExecFile'];
+export type ExecResult = components['schemas']['ExecResult'];
 export type FailedTest = components['schemas']['FailedTest'];
 export type Figure = components['schemas']['Figure'];
 export type FigurePeriod = components['schemas']['FigurePeriod'];
@@ -2999,99 +3010,101 @@ export type FigureSource = components['schemas']['FigureSource'];
 export type FigureUnit = components['schemas']['FigureUnit'];
 export type FileDiff = components['schemas']['FileDiff'];
 export type FileInfo = components['schemas']['FileInfo'];
-export type Files = components['schemas']['Files'];
-export type Fine = components['schemas']['Fine'];
+export type FileList = components['schemas']['FileList'];
 export type Fingerprint = components['schemas']['Fingerprint'];
 export type Fix = components['schemas']['Fix'];
 export type Flag = components['schemas']['Flag'];
 export type FlagKind = components['schemas']['FlagKind'];
-export type Folder = components['schemas']['Folder'];
-export type Fork = components['schemas']['Fork'];
+export type FolderItem = components['schemas']['FolderItem'];
+export type FolderListing = components['schemas']['FolderListing'];
+export type ForkBody = components['schemas']['ForkBody'];
+export type ForkPoint = components['schemas']['ForkPoint'];
 export type GateVerdict = components['schemas']['GateVerdict'];
 export type GroundedFigure = components['schemas']['GroundedFigure'];
-export type InFolder = components['schemas']['InFolder'];
+export type HealthView = components['schemas']['HealthView'];
 export type Isolation = components['schemas']['Isolation'];
 export type JudgeScore = components['schemas']['JudgeScore'];
 export type Language = components['schemas']['Language'];
 export type LanguageName = components['schemas']['LanguageName'];
-export type Left = components['schemas']['Left'];
-export type LeftFile = components['schemas']['LeftFile'];
-export type Likely = components['schemas']['Likely'];
-export type Limits = components['schemas']['Limits'];
-export type Link = components['schemas']['Link'];
 export type LogCheck = components['schemas']['LogCheck'];
 export type LogCompletion = components['schemas']['LogCompletion'];
 export type LogEntry = components['schemas']['LogEntry'];
 export type MaskedKey = components['schemas']['MaskedKey'];
 export type Money = components['schemas']['Money'];
+export type MoveSuggestion = components['schemas']['MoveSuggestion'];
 export type NodeCapabilities = components['schemas']['NodeCapabilities'];
 export type NodeRole = components['schemas']['NodeRole'];
 export type OpenDraft = components['schemas']['OpenDraft'];
 export type OpenDrafts = components['schemas']['OpenDrafts'];
+export type OutputFile = components['schemas']['OutputFile'];
 export type PartialConversation = components['schemas']['PartialConversation'];
 export type PassShares = components['schemas']['PassShares'];
 export type PersonaChange = components['schemas']['PersonaChange'];
 export type Policy = components['schemas']['Policy'];
 export type Problem = components['schemas']['Problem'];
-export type Program = components['schemas']['Program'];
 export type ProposedFile = components['schemas']['ProposedFile'];
 export type Provenance = components['schemas']['Provenance'];
 export type ProviderReport = components['schemas']['ProviderReport'];
 export type ProviderState = components['schemas']['ProviderState'];
 export type QueueStatus = components['schemas']['QueueStatus'];
-export type Ran = components['schemas']['Ran'];
 export type RankedMove = components['schemas']['RankedMove'];
 export type Reason = components['schemas']['Reason'];
+export type ReasonEffect = components['schemas']['ReasonEffect'];
 export type RecordView = components['schemas']['RecordView'];
-export type Reject = components['schemas']['Reject'];
+export type RejectBody = components['schemas']['RejectBody'];
 export type ReplacedFile = components['schemas']['ReplacedFile'];
 export type ReportOrigin = components['schemas']['ReportOrigin'];
-export type Resume = components['schemas']['Resume'];
+export type RequestSettings = components['schemas']['RequestSettings'];
+export type ResumeBody = components['schemas']['ResumeBody'];
 export type Review = components['schemas']['Review'];
 export type RoundDrift = components['schemas']['RoundDrift'];
 export type RunKind = components['schemas']['RunKind'];
 export type RunPage = components['schemas']['RunPage'];
+export type RunProgram = components['schemas']['RunProgram'];
+export type RunSlots = components['schemas']['RunSlots'];
 export type RunStart = components['schemas']['RunStart'];
 export type RunState = components['schemas']['RunState'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type RunView = components['schemas']['RunView'];
-export type Sandboxes = components['schemas']['Sandboxes'];
 export type SandboxesReport = components['schemas']['SandboxesReport'];
 export type SandboxInfo = components['schemas']['SandboxInfo'];
+export type SandboxLimits = components['schemas']['SandboxLimits'];
+export type SandboxList = components['schemas']['SandboxList'];
 export type Score = components['schemas']['Score'];
 export type Scorecard = components['schemas']['Scorecard'];
+export type ScorecardList = components['schemas']['ScorecardList'];
 export type Scores = components['schemas']['Scores'];
+export type ServerInfo = components['schemas']['ServerInfo'];
 export type SessionInfo = components['schemas']['SessionInfo'];
-export type Sessions = components['schemas']['Sessions'];
-export type SourceWord = components['schemas']['SourceWord'];
-export type Spent = components['schemas']['Spent'];
-export type Start = components['schemas']['Start'];
+export type SessionList = components['schemas']['SessionList'];
+export type SignInLink = components['schemas']['SignInLink'];
+export type SourceKind = components['schemas']['SourceKind'];
+export type StartBody = components['schemas']['StartBody'];
 export type StreamCopy = components['schemas']['StreamCopy'];
 export type StreamEvent = components['schemas']['StreamEvent'];
 export type StreamStatus = components['schemas']['StreamStatus'];
 export type StuckWork = components['schemas']['StuckWork'];
 export type Submission = components['schemas']['Submission'];
-export type Submissions = components['schemas']['Submissions'];
+export type SubmissionList = components['schemas']['SubmissionList'];
 export type SubmissionStage = components['schemas']['SubmissionStage'];
 export type SubmissionView = components['schemas']['SubmissionView'];
-export type Suggestion = components['schemas']['Suggestion'];
 export type SummarizedRounds = components['schemas']['SummarizedRounds'];
-export type Switch = components['schemas']['Switch'];
+export type SweepResult = components['schemas']['SweepResult'];
 export type TaskId = components['schemas']['TaskId'];
 export type TestReport = components['schemas']['TestReport'];
 export type Ticker = components['schemas']['Ticker'];
 export type TokenInfo = components['schemas']['TokenInfo'];
 export type TokenList = components['schemas']['TokenList'];
+export type ToolsSwitch = components['schemas']['ToolsSwitch'];
 export type Transcripts = components['schemas']['Transcripts'];
-export type Trials = components['schemas']['Trials'];
 export type Upload = components['schemas']['Upload'];
 export type Usage = components['schemas']['Usage'];
-export type Verified = components['schemas']['Verified'];
-export type Verify = components['schemas']['Verify'];
-export type VerifyMost = components['schemas']['VerifyMost'];
-export type Version = components['schemas']['Version'];
+export type UsageView = components['schemas']['UsageView'];
+export type VerifyCommand = components['schemas']['VerifyCommand'];
+export type VerifyLimits = components['schemas']['VerifyLimits'];
+export type VerifyResult = components['schemas']['VerifyResult'];
+export type VersionInfo = components['schemas']['VersionInfo'];
 export type WarmPoolInfo = components['schemas']['WarmPoolInfo'];
-export type Wishes = components['schemas']['Wishes'];
 export type WithheldSetting = components['schemas']['WithheldSetting'];
 export type WorkInput = components['schemas']['WorkInput'];
 export type WorkMode = components['schemas']['WorkMode'];
@@ -3099,8 +3112,8 @@ export type WorkNeeds = components['schemas']['WorkNeeds'];
 export type WorkOutcome = components['schemas']['WorkOutcome'];
 export type WorkPlace = components['schemas']['WorkPlace'];
 export type WorkReport = components['schemas']['WorkReport'];
-export type Workspace = components['schemas']['Workspace'];
-export type Workspaces = components['schemas']['Workspaces'];
+export type WorkspaceInfo = components['schemas']['WorkspaceInfo'];
+export type WorkspaceList = components['schemas']['WorkspaceList'];
 export type WorkStart = components['schemas']['WorkStart'];
 export type WorkSubmission = components['schemas']['WorkSubmission'];
 export type WorkTask = components['schemas']['WorkTask'];
@@ -3120,7 +3133,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["About"];
+                    "application/json": components["schemas"]["ServerInfo"];
                 };
             };
         };
@@ -3139,7 +3152,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Attacks"];
+                    "application/json": components["schemas"]["ScorecardList"];
                 };
             };
         };
@@ -3193,7 +3206,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Start"];
+                "application/json": components["schemas"]["StartBody"];
             };
         };
         responses: {
@@ -3202,7 +3215,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Likely"];
+                    "application/json": components["schemas"]["EstimateView"];
                 };
             };
         };
@@ -3240,7 +3253,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Exec"];
+                "application/json": components["schemas"]["ExecBody"];
             };
         };
         responses: {
@@ -3249,7 +3262,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Ran"];
+                    "application/json": components["schemas"]["ExecResult"];
                 };
             };
         };
@@ -3268,7 +3281,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Link"];
+                    "application/json": components["schemas"]["SignInLink"];
                 };
             };
         };
@@ -3328,13 +3341,13 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Start"];
+                "application/json": components["schemas"]["StartBody"];
             };
         };
         responses: {
             200: {
                 headers: {
-                    /** @description The run */
+                    /** @description Path of the run */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -3344,7 +3357,7 @@ export interface operations {
             };
             201: {
                 headers: {
-                    /** @description The run */
+                    /** @description Path of the run */
                     Location?: string;
                     [name: string]: unknown;
                 };
@@ -3474,7 +3487,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Files"];
+                    "application/json": components["schemas"]["FileList"];
                 };
             };
         };
@@ -3566,7 +3579,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Fork"];
+                "application/json": components["schemas"]["ForkBody"];
             };
         };
         responses: {
@@ -3599,7 +3612,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Resume"];
+                "application/json": components["schemas"]["ResumeBody"];
             };
         };
         responses: {
@@ -3673,7 +3686,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Sandboxes"];
+                    "application/json": components["schemas"]["SandboxList"];
                 };
             };
         };
@@ -3687,7 +3700,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Create"];
+                "application/json": components["schemas"]["CreateSandbox"];
             };
         };
         responses: {
@@ -3766,7 +3779,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Program"];
+                "application/json": components["schemas"]["RunProgram"];
             };
         };
         responses: {
@@ -3775,7 +3788,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Ran"];
+                    "application/json": components["schemas"]["ExecResult"];
                 };
             };
         };
@@ -3849,7 +3862,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Folder"];
+                    "application/json": components["schemas"]["FolderListing"];
                 };
             };
         };
@@ -3868,7 +3881,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Sessions"];
+                    "application/json": components["schemas"]["SessionList"];
                 };
             };
         };
@@ -3990,7 +4003,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Version"];
+                    "application/json": components["schemas"]["VersionInfo"];
                 };
             };
         };
@@ -4009,7 +4022,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Workspaces"];
+                    "application/json": components["schemas"]["WorkspaceList"];
                 };
             };
         };
@@ -4074,7 +4087,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Clean"];
+                "application/json": components["schemas"]["CleanBody"];
             };
         };
         responses: {
@@ -4083,7 +4096,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Cleared"];
+                    "application/json": components["schemas"]["SweepResult"];
                 };
             };
         };
@@ -4176,7 +4189,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Submissions"];
+                    "application/json": components["schemas"]["SubmissionList"];
                 };
             };
         };
@@ -4215,7 +4228,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Accept"];
+                "application/json": components["schemas"]["AcceptBody"];
             };
         };
         responses: {
@@ -4241,7 +4254,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Reject"];
+                "application/json": components["schemas"]["RejectBody"];
             };
         };
         responses: {
@@ -4288,7 +4301,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Switch"];
+                "application/json": components["schemas"]["ToolsSwitch"];
             };
         };
         responses: {
@@ -4314,7 +4327,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Fine"];
+                    "application/json": components["schemas"]["HealthView"];
                 };
             };
         };
@@ -4352,7 +4365,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Fine"];
+                    "application/json": components["schemas"]["HealthView"];
                 };
             };
         };

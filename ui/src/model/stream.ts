@@ -1,9 +1,9 @@
-// Events as they happen: told once each, in order, however often the line breaks.
+// Subscription to a server-sent event stream. Each event is delivered once and in order, across reconnections.
 
 import { EVENT, EXECUTION_OUTPUT, SNAPSHOT } from "./events";
 
-/** One event. */
-export interface Told {
+/** One stored event of a run or workspace. */
+export interface ServerEvent {
   id: number;
   name: string;
   run?: string;
@@ -11,112 +11,112 @@ export interface Told {
   data: Record<string, unknown>;
 }
 
-/** How the line to the server is. */
-export type Line = "connecting" | "open" | "lost" | "over";
+/** State of a stream; `over` means that the server has no more events for it. */
+export type Connection = "connecting" | "open" | "lost" | "over";
 
-/** What a program writes while it runs; it is not kept, and told anew to whoever calls again. */
-export interface Wrote {
+/** Output of a program while it runs. It is not stored; after a reconnection the server sends it from the beginning. */
+export interface OutputChunk {
   attempt: number;
   candidate: number | null;
-  /** Nowhere yet: it begins, or begins anew. */
+  /** `null` marks the start, or a restart, of the output. */
   stream: "stdout" | "stderr" | null;
   text: string;
-  /** Whether the rest of it is told only when it is over. */
+  /** Whether live output stops here; the rest comes with the result. */
   cut: boolean;
 }
 
 interface Listener {
-  /** The first thing that is told, whenever the line is opened. */
+  /** Called with the first message of each connection. */
   snapshot(data: Record<string, unknown>): void;
-  wrote?(wrote: Wrote): void;
-  /** Those that came together. */
-  told(events: Told[]): void;
-  line(line: Line): void;
+  output?(chunk: OutputChunk): void;
+  /** Called with the events received since the last frame. */
+  events(events: ServerEvent[]): void;
+  connection(state: Connection): void;
 }
 
-/** How long it is waited before the server is called again, at first and at most, in milliseconds. */
-const WAIT = 500;
-const LONGEST_WAIT = 8000;
+/** First and maximum delay before reconnecting, in milliseconds; the delay doubles each time. */
+const MIN_DELAY = 500;
+const MAX_DELAY = 8000;
 
-export interface Following {
+export interface Subscription {
   stop(): void;
-  /** Goes on with a stream that was over: there may be more by now. */
-  goOn(): void;
+  /** Reconnects to a stream that was over, as a resumed run has new events. */
+  resume(): void;
 }
 
-/** Follows a stream until it is told to stop; its end, or a lost line, is told, too. */
-export function follow(path: string, listener: Listener): Following {
+/** Subscribes to a stream until `stop` is called; reconnects after a lost connection. */
+export function subscribe(path: string, listener: Listener): Subscription {
   let source: EventSource | null = null;
   let last = 0;
-  let wait = WAIT;
+  let delay = MIN_DELAY;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let waiting: Told[] = [];
+  let buffered: ServerEvent[] = [];
   let frame = 0;
   let stopped = false;
   let over = false;
 
   const flush = () => {
     frame = 0;
-    const events = waiting;
-    waiting = [];
-    if (events.length > 0 && !stopped) listener.told(events);
+    const events = buffered;
+    buffered = [];
+    if (events.length > 0 && !stopped) listener.events(events);
   };
 
-  const hear = (name: string) => (event: MessageEvent<string>) => {
+  const receive = (name: string) => (event: MessageEvent<string>) => {
     const id = Number(event.lastEventId);
-    // Whatever is told twice is heard once.
+    // Ignore events that the server sends again after a reconnection.
     if (!(id > last)) return;
     last = id;
     const data = JSON.parse(event.data) as Record<string, unknown>;
-    const told: Told = { id, name, at: Number(data.at), data };
-    if (typeof data.run === "string") told.run = data.run;
-    waiting.push(told);
-    // Many at once are shown at once.
+    const received: ServerEvent = { id, name, at: Number(data.at), data };
+    if (typeof data.run === "string") received.run = data.run;
+    buffered.push(received);
+    // Deliver a burst of events together, once per frame, so that the page renders once.
     frame ||= requestAnimationFrame(flush);
   };
 
   const connect = () => {
-    listener.line("connecting");
-    const mark = path.includes("?") ? "&" : "?";
-    source = new EventSource(last > 0 ? `${path}${mark}after=${last}` : path);
+    listener.connection("connecting");
+    const separator = path.includes("?") ? "&" : "?";
+    source = new EventSource(last > 0 ? `${path}${separator}after=${last}` : path);
     source.onopen = () => {
-      wait = WAIT;
-      listener.line("open");
+      delay = MIN_DELAY;
+      listener.connection("open");
     };
     source.addEventListener(SNAPSHOT, (event) => {
       listener.snapshot(JSON.parse((event as MessageEvent<string>).data) as Record<string, unknown>);
     });
-    for (const name of Object.values(EVENT)) source.addEventListener(name, hear(name) as EventListener);
+    for (const name of Object.values(EVENT)) source.addEventListener(name, receive(name) as EventListener);
     source.addEventListener(EXECUTION_OUTPUT, (event) => {
-      listener.wrote?.(JSON.parse((event as MessageEvent<string>).data) as Wrote);
+      listener.output?.(JSON.parse((event as MessageEvent<string>).data) as OutputChunk);
     });
     source.onerror = () => {
       source?.close();
       if (stopped) return;
       flush();
-      void again();
+      void retry();
     };
   };
 
-  /** A line that ended may be over: the server then has nothing more to tell. */
-  const again = async () => {
+  /** Reconnects after a delay, unless the server answers that the stream is over. */
+  const retry = async () => {
     try {
-      const mark = path.includes("?") ? "&" : "?";
+      const separator = path.includes("?") ? "&" : "?";
       const abort = new AbortController();
-      const response = await fetch(`${path}${mark}after=${last}`, { signal: abort.signal });
+      const response = await fetch(`${path}${separator}after=${last}`, { signal: abort.signal });
       abort.abort();
       if (response.status === 204 || response.status === 404) {
         over = true;
-        if (!stopped) listener.line("over");
+        if (!stopped) listener.connection("over");
         return;
       }
     } catch {
-      // Nobody is there: it is tried again.
+      // The server cannot be reached; try again below.
     }
     if (stopped) return;
-    listener.line("lost");
-    timer = setTimeout(connect, wait);
-    wait = Math.min(wait * 2, LONGEST_WAIT);
+    listener.connection("lost");
+    timer = setTimeout(connect, delay);
+    delay = Math.min(delay * 2, MAX_DELAY);
   };
 
   connect();
@@ -127,7 +127,7 @@ export function follow(path: string, listener: Listener): Following {
       cancelAnimationFrame(frame);
       source?.close();
     },
-    goOn() {
+    resume() {
       if (!over || stopped) return;
       over = false;
       connect();

@@ -1,18 +1,18 @@
-// Drafts: what waits for a person, what was decided, what each would change, and the log of it all.
+// Drafts page: submissions of a workspace with their diffs, decisions and audit log.
 
 import { Check, Undo2, X } from "lucide-react";
 import { Fragment, useEffect, useReducer, useRef, useState, type FormEvent } from "react";
 
-import { at, post } from "../model/api";
+import { apiUrl, post } from "../model/api";
 import { EVENT } from "../model/events";
-import { useAsked, useDoing } from "../model/hooks";
+import { useFetch, useAction } from "../model/hooks";
 import type { AuditLog, Reason, Submission, SubmissionStage } from "../model/schema";
-import { follow, type Line, type Told } from "../model/stream";
-import { ago, count } from "../model/words";
-import { Because, Lost, Said } from "../parts/Said";
-import { Badge, Button, Card, Chip, cn, Coded, Empty, Heading, Input, Notice, type Tone } from "../parts/ui";
+import { subscribe, type Connection, type ServerEvent } from "../model/stream";
+import { ago, count } from "../model/format";
+import { ConnectionNotice, ProblemNotice, ReasonText } from "../parts/notices";
+import { Badge, Button, Card, Chip, cn, Empty, Heading, InlineCode, Input, Notice, type Tone } from "../parts/ui";
 import { go, Link, useTitle } from "../route";
-import { Unified } from "./drafts/Unified";
+import { UnifiedDiff } from "./drafts/UnifiedDiff";
 
 const TONES: Record<SubmissionStage, Tone> = {
   submitted: "accent",
@@ -26,24 +26,24 @@ const TONES: Record<SubmissionStage, Tone> = {
 
 export function Drafts({ workspace, submission }: { workspace: string | null; submission: string | null }) {
   useTitle("Drafts");
-  const { value, problem, again } = useAsked(at("/api/workspaces", {}));
-  if (problem) return <Said problem={problem} />;
-  if (!value) return <p className="text-sm text-soft">Looking…</p>;
+  const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces", {}));
+  if (problem) return <ProblemNotice problem={problem} />;
+  if (!value) return <p className="text-sm text-soft">Loading…</p>;
   const chosen = workspace === null ? value.workspaces[0] : value.workspaces.find((one) => one.name === workspace);
   if (!chosen && workspace !== null) {
     return (
-      <Empty page title={`No folder called ${workspace} was allowed on this server`}>
+      <Empty page title={`Workspace ${workspace} not found on this server`}>
         <Link href="/drafts" className="text-accent underline">
-          To those that were
+          Show all workspaces
         </Link>
       </Empty>
     );
   }
   if (!chosen) {
     return (
-      <Empty page title="No folder was allowed on this server">
-        Start it with <code className="font-mono">assize serve --root NAME=FOLDER</code>: models then propose changes to
-        that folder’s files, and you decide here.
+      <Empty page title="No workspaces on this server">
+        Start the server with <code className="font-mono">assize serve --root NAME=FOLDER</code>. Models can then propose
+        changes to the files of that folder, and you review them here.
       </Empty>
     );
   }
@@ -63,35 +63,35 @@ export function Drafts({ workspace, submission }: { workspace: string | null; su
           </Link>
         ))}
       </div>
-      {!chosen.tools_on && <Notice tone="doubt" title="The draft tools are switched off here: no model can propose anything." />}
+      {!chosen.tools_on && <Notice tone="doubt" title="The draft tools of this workspace are switched off: models cannot propose changes." />}
       {chosen.blocked && <Notice tone="bad" title={chosen.blocked} />}
-      {chosen.tools_on && submission === null && <Ask key={`ask ${chosen.name}`} workspace={chosen.name} />}
-      <Inbox key={chosen.name} workspace={chosen.name} open={submission} onNews={again} />
+      {chosen.tools_on && submission === null && <DraftForm key={`form ${chosen.name}`} workspace={chosen.name} />}
+      <Inbox key={chosen.name} workspace={chosen.name} open={submission} onEvents={refetch} />
     </div>
   );
 }
 
-/** Has a model change files of a workspace, as drafts. */
-function Ask({ workspace }: { workspace: string }) {
+/** Form that has a model draft a change to the files of a workspace. */
+function DraftForm({ workspace }: { workspace: string }) {
   const [task, setTask] = useState("");
-  const about = useAsked(at("/api/about", {}));
-  const { doing, problem, perform } = useDoing();
-  const begin = (event: FormEvent) => {
+  const about = useFetch(apiUrl("/api/about", {}));
+  const { pending, problem, perform } = useAction();
+  const start = (event: FormEvent) => {
     event.preventDefault();
     if (task.trim() === "") return;
     void perform(async () => go(`/runs/${(await post("/api/runs", {}, { kind: "work", workspace, task: task.trim() })).id}`));
   };
   return (
-    <form onSubmit={begin} className="grid gap-2">
+    <form onSubmit={start} className="grid gap-2">
       <div className="flex flex-wrap gap-2">
-        <Input aria-label="What is to be changed" placeholder="What is to be changed in these files? A model drafts it, and the gate decides or asks you." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
-        <Button type="submit" look="primary" disabled={doing || task.trim() === ""}>
-          {doing ? "Beginning…" : "Have it drafted"}
+        <Input aria-label="Change to draft" placeholder="Describe a change to these files. A model drafts it; the gate accepts it, rejects it or asks you." value={task} onChange={(event) => setTask(event.target.value)} className="flex-1 basis-64" />
+        <Button type="submit" look="primary" disabled={pending || task.trim() === ""}>
+          {pending ? "Starting…" : "Draft change"}
         </Button>
       </div>
       {about.value && about.value.rehearsed_changes.length > 0 && (
         <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
-          <span>No model is asked here; known by heart:</span>
+          <span>Tasks the rehearsal model knows:</span>
           {about.value.rehearsed_changes.map((text) => (
             <Chip key={text} onClick={() => setTask(text)}>
               {text}
@@ -99,63 +99,64 @@ function Ask({ workspace }: { workspace: string }) {
           ))}
         </p>
       )}
-      {problem && <Said problem={problem} />}
+      {problem && <ProblemNotice problem={problem} />}
     </form>
   );
 }
 
-/** What happened to the log file of a workspace, for events that are about the file itself. */
-export function aboutLogFile({ name, data }: Told): string | null {
+/** Message for an event about the log file of a workspace; `null` for other events. */
+export function aboutLogFile({ name, data }: ServerEvent): string | null {
   const detail = (data.detail ?? {}) as Record<string, unknown>;
   switch (name) {
     case EVENT.logCompleted: {
       const lines = Number(detail.lines_added) || 0;
-      return `The log file of this workspace ended early: ${count(lines, "missing line")} added from the store`;
+      return `The log file of this workspace was truncated: ${count(lines, "missing line")} added from the store`;
     }
     case EVENT.logSetAside:
-      return `This workspace held the log file of another workspace: it was renamed to \`${String(detail.name)}\``;
+      return `This workspace contained the log file of another workspace: it was renamed to \`${String(detail.name)}\``;
     default:
       return null;
   }
 }
 
-function Inbox({ workspace, open, onNews }: { workspace: string; open: string | null; onNews: () => void }) {
-  const { value, problem, again } = useAsked(at("/api/workspaces/{workspace}/submissions", { workspace }, { all: true }));
-  const [line, setLine] = useState<Line>("connecting");
-  // Whatever happens here, whoever does it.
-  const [news, hear] = useReducer((before: number) => before + 1, 0);
+/** List of submissions, beside the open one. */
+function Inbox({ workspace, open, onEvents }: { workspace: string; open: string | null; onEvents: () => void }) {
+  const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces/{workspace}/submissions", { workspace }, { all: true }));
+  const [connection, setConnection] = useState<Connection>("connecting");
+  // Increases with each batch of events, so that the open submission is fetched again.
+  const [revision, revise] = useReducer((before: number) => before + 1, 0);
   const [logNotes, addLogNotes] = useReducer((before: string[], more: string[]) => [...before, ...more], []);
   useEffect(() => {
-    const told = (events: Told[]) => {
+    const receive = (events: ServerEvent[]) => {
       addLogNotes(events.map(aboutLogFile).filter((note) => note !== null));
-      again();
-      onNews();
-      hear();
+      refetch();
+      onEvents();
+      revise();
     };
-    return follow(at("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, line: setLine, told }).stop;
-  }, [workspace, again, onNews]);
-  // What is shown stays, though others come in: nobody accepts what they have not seen.
+    return subscribe(apiUrl("/api/workspaces/{workspace}/events", { workspace }), { snapshot: () => {}, connection: setConnection, events: receive }).stop;
+  }, [workspace, refetch, onEvents]);
+  // The open submission stays when new ones arrive, so that a reviewer never accepts an unseen one.
   const shown = useRef<string | null>(null);
-  if (problem) return <Said problem={problem} />;
+  if (problem) return <ProblemNotice problem={problem} />;
   if (!value) return null;
   const notes = logNotes.map((note, index) => (
     <Notice key={index} tone="doubt" title={note}>
-      <Coded text="The store keeps the full log; `assize audit verify` compares both." />
+      <InlineCode text="The store keeps the full log; `assize audit verify` compares both." />
     </Notice>
   ));
-  const waiting = value.submissions.filter((one) => one.stage === "escalated");
-  const settled = value.submissions.filter((one) => one.stage !== "escalated");
+  const toReview = value.submissions.filter((one) => one.stage === "escalated");
+  const others = value.submissions.filter((one) => one.stage !== "escalated");
   if (value.submissions.length === 0 && open === null) {
     return (
       <div className="grid gap-3">
         {notes}
         <Empty title="No submissions yet">
-          <code className="font-mono">assize work "…"</code> has a model change files here; so can any MCP client.
+          Run <code className="font-mono">assize work "…"</code> or connect an MCP client to have a model propose changes.
         </Empty>
       </div>
     );
   }
-  if (!value.submissions.some((one) => String(one.id) === shown.current)) shown.current = String((waiting[0] ?? settled[0])?.id ?? "");
+  if (!value.submissions.some((one) => String(one.id) === shown.current)) shown.current = String((toReview[0] ?? others[0])?.id ?? "");
   const chosen = open ?? shown.current ?? "";
   const list = (title: string, all: Submission[]) =>
     all.length > 0 && (
@@ -187,12 +188,12 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
   return (
     <div className="grid gap-5 lg:grid-cols-[20rem_1fr]">
       <div className="empty:hidden lg:col-span-2">
-        <Lost line={line} />
+        <ConnectionNotice connection={connection} />
         {notes}
       </div>
       <div className={cn("grid grid-cols-1 content-start gap-4", open !== null && "max-lg:hidden")}>
-        {list("Waiting for you", waiting)}
-        {list("Settled", settled)}
+        {list("Needs your review", toReview)}
+        {list("Other submissions", others)}
       </div>
       <div className="min-w-0">
         {open !== null && (
@@ -200,31 +201,32 @@ function Inbox({ workspace, open, onNews }: { workspace: string; open: string | 
             All drafts
           </Button>
         )}
-        {chosen !== "" && <One key={chosen} workspace={workspace} id={chosen} news={news} />}
+        {chosen !== "" && <SubmissionDetails key={chosen} workspace={workspace} id={chosen} revision={revision} />}
       </div>
     </div>
   );
 }
 
-function One({ workspace, id, news }: { workspace: string; id: string; news: number }) {
+/** One submission: reasons, verification, diffs, and the buttons to accept, reject or undo it. */
+function SubmissionDetails({ workspace, id, revision }: { workspace: string; id: string; revision: number }) {
   const path = { workspace, submission: id };
-  const { value, problem, again } = useAsked(at("/api/workspaces/{workspace}/submissions/{submission}", path));
+  const { value, problem, refetch } = useFetch(apiUrl("/api/workspaces/{workspace}/submissions/{submission}", path));
   useEffect(() => {
-    if (news > 0) again();
-  }, [again, news]);
-  const { doing, problem: refused, perform } = useDoing();
+    if (revision > 0) refetch();
+  }, [refetch, revision]);
+  const { pending, problem: refused, perform } = useAction();
   const [reason, setReason] = useState("");
-  if (problem) return <Said problem={problem} />;
+  if (problem) return <ProblemNotice problem={problem} />;
   if (!value) return null;
   const decide = (request: () => Promise<unknown>) =>
     void perform(async () => {
       try {
         await request();
-        // It stays in view, though it waits no more.
+        // Keep the submission open, though it moves to the other list.
         go(`/drafts/${encodeURIComponent(workspace)}/${id}`, true);
       } finally {
-        // Refused, it may have become a conflict, of which both sides are shown.
-        again();
+        // If the request failed, the file may have changed: fetch both sides of the conflict.
+        refetch();
       }
     });
   const conflicts = value.diffs.filter((one) => one.changed_meanwhile !== null);
@@ -244,7 +246,7 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
           {value.by && (
             <>
               {" "}
-              · {value.stage === "escalated" ? "passed on" : "decided"} by {value.by}
+              · {value.stage === "escalated" ? "escalated" : "decided"} by {value.by}
             </>
           )}
         </p>
@@ -253,10 +255,10 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
             {value.reasons.map((one, index) => (
               <li key={index} className={cn("border-l-2 pl-3 text-sm", one.effect === "reject" ? "border-bad" : "border-doubt")}>
                 <p dir="auto">
-                  <Because reason={one} />
+                  <ReasonText reason={one} />
                 </p>
                 <p className="text-xs text-soft" dir="auto">
-                  To the worker: <Coded text={one.what_to_do} />
+                  Advice to the worker: <InlineCode text={one.what_to_do} />
                 </p>
               </li>
             ))}
@@ -284,39 +286,39 @@ function One({ workspace, id, news }: { workspace: string; id: string; news: num
                 </a>
               </Fragment>
             ))}
-            ; <em>Undo</em> brings {conflicts.length === 1 ? "it" : "them"} back. Both sides are shown below.
+            ; <em>Undo</em> restores {conflicts.length === 1 ? "it" : "them"}. Both sides are shown below.
           </Notice>
         )}
         {value.stage === "escalated" && (
           <div className="flex flex-wrap items-center gap-2">
-            <Button look="primary" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/accept", path, { force: changed }))}>
+            <Button look="primary" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/accept", path, { force: changed }))}>
               <Check aria-hidden className="size-4" />
               {changed ? "Accept and overwrite" : "Accept"}
             </Button>
-            <Input aria-label="What the worker is told" placeholder="What the worker is told" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
-            <Button look="danger" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
+            <Input aria-label="Reason for the worker" placeholder="Reason for the worker" value={reason} onChange={(event) => setReason(event.target.value)} className="flex-1 basis-64 sm:max-w-72" />
+            <Button look="danger" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/reject", path, { reason }))}>
               <X aria-hidden className="size-4" />
               Reject
             </Button>
           </div>
         )}
         {value.stage === "accepted" && !value.swept && (
-          <Button className="justify-self-start" disabled={doing} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/undo", path))}>
+          <Button className="justify-self-start" disabled={pending} onClick={() => decide(() => post("/api/workspaces/{workspace}/submissions/{submission}/undo", path))}>
             <Undo2 aria-hidden className="size-4" />
             Undo
           </Button>
         )}
-        {refused && <Said problem={refused} />}
+        {refused && <ProblemNotice problem={refused} />}
       </Card>
       {value.diffs.map((one) => (
         <Card key={one.path} id={one.changed_meanwhile === null ? undefined : `file-${conflicts.indexOf(one)}`} className="min-w-0">
           <h3 className="mb-2 font-mono text-sm">{one.path}</h3>
-          {one.diff === null && <p className="text-sm text-soft">Its copies were put away.</p>}
-          {one.diff !== null && one.changed_meanwhile === null && <Unified diff={one.diff} reasons={reasonsFor(one.path)} />}
+          {one.diff === null && <p className="text-sm text-soft">No diff: the copies of this draft were deleted.</p>}
+          {one.diff !== null && one.changed_meanwhile === null && <UnifiedDiff diff={one.diff} reasons={reasonsFor(one.path)} />}
           {one.diff !== null && one.changed_meanwhile !== null && <Conflict draft={one.diff} now={one.changed_meanwhile} reasons={reasonsFor(one.path)} />}
         </Card>
       ))}
-      <Log key={value.stage} workspace={workspace} task={value.task} />
+      <AuditEntries key={value.stage} workspace={workspace} task={value.task} />
     </div>
   );
 }
@@ -329,27 +331,27 @@ function Conflict({ draft, now, reasons }: { draft: string; now: string; reasons
       <div className="grid grid-cols-1 gap-4 xl:grid-cols-2">
         <section aria-label="The file now" className="min-w-0">
           <h4 className="mb-2 text-sm font-medium">The file now</h4>
-          <Unified narrow diff={now} reasons={[]} />
+          <UnifiedDiff narrow diff={now} reasons={[]} />
         </section>
         <section aria-label="The draft" className="min-w-0">
           <h4 className="mb-2 text-sm font-medium">The draft</h4>
-          <Unified narrow diff={draft} reasons={reasons} />
+          <UnifiedDiff narrow diff={draft} reasons={reasons} />
         </section>
       </div>
     </>
   );
 }
 
-/** The decision that an entry of the log is, if it is one. */
+/** Details of a log entry that records a decision; `null` for other entries. */
 const decision = (entry: AuditLog["entries"][number]) => (entry.action === EVENT.decided ? entry.detail : null);
 
-/** What happened to the drafts of a task. */
-function Log({ workspace, task }: { workspace: string; task: string }) {
-  const { value } = useAsked(at("/api/workspaces/{workspace}/audit", { workspace }, { task }));
+/** Audit log of a task. */
+function AuditEntries({ workspace, task }: { workspace: string; task: string }) {
+  const { value } = useFetch(apiUrl("/api/workspaces/{workspace}/audit", { workspace }, { task }));
   if (!value || value.entries.length === 0) return null;
   return (
     <details>
-      <summary className="cursor-pointer text-sm text-soft">What happened in this task, from the log</summary>
+      <summary className="cursor-pointer text-sm text-soft">Audit log of this task</summary>
       <ol className="mt-2 grid gap-1 text-xs">
         {value.entries.map((entry) => (
           <li key={entry.id} className="flex flex-wrap gap-x-3">
@@ -364,7 +366,7 @@ function Log({ workspace, task }: { workspace: string; task: string }) {
             </span>
             {decision(entry)?.reasons.map((reason, nth) => (
               <span key={nth} className="w-full pl-13 wrap-anywhere" dir="auto">
-                <Because reason={reason} />
+                <ReasonText reason={reason} />
               </span>
             ))}
           </li>

@@ -1,41 +1,41 @@
-// Asks again from some point of a debate on; what was answered before it is taken over, and costs nothing.
+// Dialog that forks a run: the fork reuses the answers before the chosen round and repeats the calls from there on.
 
 import { GitFork } from "lucide-react";
 import { useId, useRef, useState, type FormEvent } from "react";
 
 import { post } from "../model/api";
-import { useDoing } from "../model/hooks";
-import { Said } from "../parts/Said";
+import { useAction } from "../model/hooks";
+import { ProblemNotice } from "../parts/notices";
 import { Button, FIELD, Textarea } from "../parts/ui";
 import { go, useRoute } from "../route";
 
 interface Props {
   run: string;
   rounds: number;
-  /** Those of a consultation; a debate has one, which need not be named. */
+  /** Moves of a consultation; empty for a debate, which has only one. */
   moves: { id: string; title: string }[];
 }
 
-/** Who can be told something else. */
+/** Roles whose persona a fork can replace. */
 const ROLES = ["critic", "D1", "D2", "D3"] as const;
 
 export function Fork({ run, rounds, moves }: Props) {
-  // The browser's own: it keeps the focus, and needs no style in line, which the policy of the server refuses.
+  // A native dialog traps the focus without inline styles, which the server's content security policy blocks.
   const dialog = useRef<HTMLDialogElement>(null);
-  // Whoever reads a round means that one.
+  // Preselect the round and move that are open.
   const { query } = useRoute();
   const [round, setRound] = useState(query.get("round") ?? "");
   const [move, setMove] = useState(query.get("move") ?? "");
   const [role, setRole] = useState<string>(ROLES[0]);
-  const [words, setWords] = useState("");
-  const { doing, problem, perform } = useDoing();
+  const [persona, setPersona] = useState("");
+  const { pending, problem, perform } = useAction();
   const id = useId();
-  const begin = (event?: FormEvent, yes = false) => {
+  const submit = (event?: FormEvent, yes = false) => {
     event?.preventDefault();
     const at = round === "" ? null : move === "" ? `round-${round}` : `${move}/round-${round}`;
-    const told = words.trim() === "" ? {} : { told: { [role]: words.trim() } };
+    const personas = persona.trim() === "" ? {} : { told: { [role]: persona.trim() } };
     void perform(async () => {
-      const fork = await post("/api/runs/{id}/fork", { id: run }, { ...(at === null ? {} : { at }), ...told, ...(yes ? { yes } : {}) });
+      const fork = await post("/api/runs/{id}/fork", { id: run }, { ...(at === null ? {} : { at }), ...personas, ...(yes ? { yes } : {}) });
       go(`/runs/${fork.id}`);
     });
   };
@@ -50,13 +50,13 @@ export function Fork({ run, rounds, moves }: Props) {
             Fork this run
           </h2>
           <p className="mt-1 mb-4 text-sm text-soft">
-            A new run that takes over what was answered here. From the round that you choose on everything is asked again, and what is asked again is paid for again.
+            A fork is a new run that reuses the answers of this one. It repeats, and pays for, all calls from the chosen round on.
           </p>
-          <form onSubmit={begin} className="grid gap-3 text-sm">
+          <form onSubmit={submit} className="grid gap-3 text-sm">
             <label className="grid gap-1" htmlFor={`${id}-round`}>
-              From
+              Repeat from
               <select id={`${id}-round`} className={FIELD} value={round} onChange={(event) => setRound(event.target.value)}>
-                <option value="">nowhere: only what failed is asked again</option>
+                <option value="">no round: repeat only failed calls</option>
                 {Array.from({ length: rounds }, (_, index) => (
                   <option key={index} value={index + 1}>
                     round {index + 1}
@@ -66,9 +66,9 @@ export function Fork({ run, rounds, moves }: Props) {
             </label>
             {moves.length > 0 && (
               <label className="grid gap-1" htmlFor={`${id}-move`}>
-                Of
+                Move
                 <select id={`${id}-move`} className={FIELD} value={move} disabled={round === ""} onChange={(event) => setMove(event.target.value)}>
-                  <option value="">all debates</option>
+                  <option value="">all moves</option>
                   {moves.map(({ id: one, title }) => (
                     <option key={one} value={one}>
                       {one} {title}
@@ -78,26 +78,26 @@ export function Fork({ run, rounds, moves }: Props) {
               </label>
             )}
             <fieldset className="grid gap-2" disabled={round === ""}>
-              <legend className="mb-1">From there on, tell (if anything)</legend>
-              <select aria-label="Who is told" className={FIELD} value={role} onChange={(event) => setRole(event.target.value)}>
+              <legend className="mb-1">New persona from that round on (optional)</legend>
+              <select aria-label="Role" className={FIELD} value={role} onChange={(event) => setRole(event.target.value)}>
                 {ROLES.map((one) => (
                   <option key={one} value={one}>
-                    {one === "critic" ? "the critic" : `the judge ${one}`}
+                    {one === "critic" ? "critic" : `judge ${one}`}
                   </option>
                 ))}
               </select>
-              <Textarea aria-label="What they are told to be" placeholder="What they are told to be, such as: You doubt every figure that has no source." value={words} onChange={(event) => setWords(event.target.value)} />
+              <Textarea aria-label="Persona" placeholder="For example: You doubt every figure that has no source." value={persona} onChange={(event) => setPersona(event.target.value)} />
             </fieldset>
-            {problem && <Said problem={problem} />}
+            {problem && <ProblemNotice problem={problem} />}
             <div className="flex flex-wrap justify-end gap-2">
-              <Button onClick={() => dialog.current?.close()}>Leave it</Button>
+              <Button onClick={() => dialog.current?.close()}>Cancel</Button>
               {problem?.status === 402 ? (
-                <Button look="primary" disabled={doing} onClick={() => begin(undefined, true)}>
-                  Spend it, and fork
+                <Button look="primary" disabled={pending} onClick={() => submit(undefined, true)}>
+                  Confirm cost and fork
                 </Button>
               ) : (
-                <Button type="submit" look="primary" disabled={doing}>
-                  {doing ? "Forking…" : "Fork"}
+                <Button type="submit" look="primary" disabled={pending}>
+                  {pending ? "Forking…" : "Fork"}
                 </Button>
               )}
             </div>

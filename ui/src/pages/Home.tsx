@@ -1,31 +1,31 @@
-// One field to begin a trial with, and the trials there were.
+// Start page: the form that starts a trial, what the server uses, and recent trials.
 
 import * as m from "motion/react-m";
 import { useState } from "react";
 
-import { at } from "../model/api";
-import { useAsked, useRuns } from "../model/hooks";
-import type { About, RunKind, RunSummary } from "../model/schema";
-import { ago } from "../model/words";
-import { Lost, Said } from "../parts/Said";
+import { apiUrl } from "../model/api";
+import { useFetch, useRuns } from "../model/hooks";
+import type { ServerInfo, RunKind, RunSummary } from "../model/schema";
+import { ago } from "../model/format";
+import { ConnectionNotice, ProblemNotice } from "../parts/notices";
 import { Badge, Button, Empty, Heading, Notice, StatusBadge } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { StartForm } from "./home/StartForm";
 
 export function Home() {
   useTitle(null);
-  const about = useAsked(at("/api/about", {}));
+  const about = useFetch(apiUrl("/api/about", {}));
   return (
     <div className="grid gap-6">
       <div className="mx-auto w-full max-w-3xl">
-        <h1 className="mb-1 text-2xl font-semibold text-balance">Put it on trial</h1>
+        <h1 className="mb-1 text-2xl font-semibold text-balance">Start a trial</h1>
         <p className="mb-4 text-sm text-balance text-soft">
-          A company’s options are debated and scored; a program is written, run in a sandbox and mended until it works.
+          Have a company’s options debated and scored, or a program written, run in a sandbox and fixed until it works.
         </p>
         <StartForm rehearsed={about.value?.rehearsed ?? []} />
         <div className="mt-4">
-          {about.value && <InUse about={about.value} />}
-          {about.problem && <Said problem={about.problem} />}
+          {about.value && <ServerNotes about={about.value} />}
+          {about.problem && <ProblemNotice problem={about.problem} />}
         </div>
       </div>
       <Recent />
@@ -33,21 +33,21 @@ export function Home() {
   );
 }
 
-/** Who answers, behind which walls code runs, and where runs are kept. */
-function InUse({ about }: { about: About }) {
+/** The provider, the sandbox backend and the store that the server uses. */
+function ServerNotes({ about }: { about: ServerInfo }) {
   const rehearsal = about.provider === "rehearsal";
   return (
     <div className="grid gap-3">
       {rehearsal && (
-        <Notice tone="doubt" title="This is a rehearsal: no model is asked">
-          Everything works, and what is said means nothing. To ask a real model, set a key where the server is started,
-          such as <code className="font-mono">ANTHROPIC_API_KEY</code> or{" "}
-          <code className="font-mono">OPENAI_API_KEY</code>, or run Ollama; then start the server again.
+        <Notice tone="doubt" title="Demo mode: texts and scores are placeholders">
+          The built-in rehearsal model answers; no provider is called. To use a real model, set an API key in the
+          server’s environment, such as <code className="font-mono">ANTHROPIC_API_KEY</code> or{" "}
+          <code className="font-mono">OPENAI_API_KEY</code>, or run Ollama; then restart the server.
         </Notice>
       )}
-      {about.cluster !== null && <Workers />}
+      {about.cluster !== null && <NoWorkersNotice />}
       {about.cluster === null && about.isolation === null && (
-        <Notice tone="bad" title="There is no sandbox here, so no program can be run">
+        <Notice tone="bad" title="No sandbox backend is available: programs cannot run">
           {about.isolation_why}
         </Notice>
       )}
@@ -57,26 +57,26 @@ function InUse({ about }: { about: About }) {
           <Badge title={about.store}>cluster: {about.cluster}</Badge>
         ) : (
           <>
-            <Badge title={about.isolation_why}>code in: {about.isolation ?? "no sandbox"}</Badge>
-            <Badge title={about.store}>kept in: {about.store.split("/").at(-1)}</Badge>
+            <Badge title={about.isolation_why}>sandbox: {about.isolation ?? "none"}</Badge>
+            <Badge title={about.store}>store: {about.store.split("/").at(-1)}</Badge>
           </>
         )}
         <Link href="/system" className="underline">
-          why these
+          Details
         </Link>
       </p>
     </div>
   );
 }
 
-/** Says so, if there is nobody who would do what is asked for. */
-function Workers() {
-  const { value, problem } = useAsked(at("/api/cluster", {}));
-  if (problem) return <Said problem={problem} />;
+/** Warns if the cluster has no worker. */
+function NoWorkersNotice() {
+  const { value, problem } = useFetch(apiUrl("/api/cluster", {}));
+  if (problem) return <ProblemNotice problem={problem} />;
   if (!value || value.nodes.some((node) => node.role === "worker")) return null;
   return (
-    <Notice tone="bad" title="Nobody works for the cluster, so what is asked for waits">
-      Start a worker on any machine that reaches its servers: <code className="font-mono">assize worker --cluster …</code>
+    <Notice tone="bad" title="The cluster has no workers: new runs wait until one starts">
+      Start a worker on any machine that can reach the cluster’s NATS servers: <code className="font-mono">assize worker --cluster …</code>
     </Notice>
   );
 }
@@ -85,15 +85,15 @@ const NAMES: Record<RunKind, string> = { run: "Code", consult: "Consult", debate
 
 function Recent() {
   const [limit, setLimit] = useState(20);
-  const { value, problem, line } = useRuns(limit);
+  const { value, problem, connection } = useRuns(limit);
   return (
     <section aria-labelledby="recent" className="mx-auto w-full max-w-3xl">
       <Heading id="recent" className="mb-2">
         Recent trials
       </Heading>
-      <Lost line={line} />
-      {problem && <Said problem={problem} />}
-      {value?.runs.length === 0 && <Empty title="No trials yet">What you begin above is kept, and shown here.</Empty>}
+      <ConnectionNotice connection={connection} />
+      {problem && <ProblemNotice problem={problem} />}
+      {value?.runs.length === 0 && <Empty title="No trials yet">Trials you start above appear here.</Empty>}
       <ul className="divide-y divide-line overflow-hidden rounded-lg border border-line bg-raised empty:hidden">
         {value?.runs.map((run) => <RunRow key={run.id} run={run} />)}
       </ul>

@@ -1,10 +1,10 @@
-// One run, by its kind.
+// Page of one run: loads the run and shows the view of its kind.
 
 import { lazy, Suspense } from "react";
 
-import { at } from "../model/api";
-import { useAsked, type Watched } from "../model/hooks";
-import { Said } from "../parts/Said";
+import { apiUrl } from "../model/api";
+import { useFetch, type RunProps } from "../model/hooks";
+import { ProblemNotice } from "../parts/notices";
 import { Empty } from "../parts/ui";
 import { Link } from "../route";
 
@@ -15,37 +15,37 @@ const WorkRun = lazy(() => import("./work/WorkRun"));
 const EvalRun = lazy(() => import("./code/EvalRun"));
 
 export function RunPage({ id }: { id: string }) {
-  const { value: run, problem, again } = useAsked(at("/api/runs/{id}", { id }));
+  const { value: run, problem, refetch } = useFetch(apiUrl("/api/runs/{id}", { id }));
   if (problem?.status === 404) {
     return (
-      <Empty page title="There is no such run">
-        It may have been removed.{" "}
+      <Empty page title="Run not found">
+        It may have been deleted.{" "}
         <Link href="/" className="text-accent underline">
-          To the trials
+          Go to trials
         </Link>
       </Empty>
     );
   }
-  if (problem && !run) return <Said problem={problem} />;
-  if (!run) return <p className="text-sm text-soft">Looking…</p>;
+  if (problem && !run) return <ProblemNotice problem={problem} />;
+  if (!run) return <p className="text-sm text-soft">Loading…</p>;
   return (
-    <Suspense fallback={<p className="text-sm text-soft">Looking…</p>}>
-      <View run={run} again={again} />
+    <Suspense fallback={<p className="text-sm text-soft">Loading…</p>}>
+      <View run={run} refetch={refetch} />
     </Suspense>
   );
 }
 
-function View({ run, again }: Watched) {
+function View({ run, refetch }: RunProps) {
   switch (run.kind) {
     case "consult":
-      return <ConsultRun run={run} again={again} />;
+      return <ConsultRun run={run} refetch={refetch} />;
     case "run":
-      return <CodeRun run={run} again={again} />;
+      return <CodeRun run={run} refetch={refetch} />;
     case "debate":
-      return <DebateRun run={run} again={again} />;
+      return <DebateRun run={run} refetch={refetch} />;
     case "work":
-      return <WorkRun run={run} again={again} />;
+      return <WorkRun run={run} refetch={refetch} />;
     case "eval":
-      return <EvalRun run={run} again={again} />;
+      return <EvalRun run={run} refetch={refetch} />;
   }
 }

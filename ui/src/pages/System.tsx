@@ -1,73 +1,73 @@
-// The machine: who answers, which walls there are and what they rest on, and the sandboxes that stay.
+// System page: usage, cluster, sandbox backends, providers, named sandboxes, tokens and attack results.
 
 import { RefreshCw, Trash2 } from "lucide-react";
 
-import { at, remove } from "../model/api";
-import { useAsked, useDoing } from "../model/hooks";
-import type { About, BackendReport, ClusterNode, DoctorReport, ProviderReport, Scorecard, WarmPoolInfo } from "../model/schema";
-import { ago, count, lasting } from "../model/words";
-import { Said } from "../parts/Said";
-import { Badge, Button, Card, Coded, Empty, Heading, Notice, type Tone } from "../parts/ui";
+import { apiUrl, remove } from "../model/api";
+import { useFetch, useAction } from "../model/hooks";
+import type { ServerInfo, BackendReport, ClusterNode, DoctorReport, ProviderReport, Scorecard, WarmPoolInfo } from "../model/schema";
+import { ago, count, duration } from "../model/format";
+import { ProblemNotice } from "../parts/notices";
+import { Badge, Button, Card, Empty, Heading, InlineCode, Notice, type Tone } from "../parts/ui";
 import { Link, useTitle } from "../route";
 import { Tokens } from "./Tokens";
 
 export function System() {
   useTitle("System");
-  const doctor = useAsked(at("/api/doctor", {}));
-  const about = useAsked(at("/api/about", {}));
+  const doctor = useFetch(apiUrl("/api/doctor", {}));
+  const about = useFetch(apiUrl("/api/about", {}));
   const cluster = about.value?.cluster ?? null;
   return (
     <div className="grid gap-6">
       <div className="flex items-center gap-3">
         <h1 className="flex-1 text-xl font-semibold">System</h1>
-        <Button onClick={doctor.again}>
+        <Button onClick={doctor.refetch}>
           <RefreshCw aria-hidden className="size-4" />
-          Look again
+          Check again
         </Button>
       </div>
-      {about.problem && <Said problem={about.problem} />}
-      {about.value && (cluster === null ? <InUse about={about.value} /> : <TheCluster name={cluster} servers={about.value.store} />)}
-      {doctor.problem && <Said problem={doctor.problem} />}
-      {!doctor.value && !doctor.problem && <p className="text-sm text-soft">A sandbox of each kind is made, and every provider asked…</p>}
+      {about.problem && <ProblemNotice problem={about.problem} />}
+      {about.value && (cluster === null ? <ServerUsage about={about.value} /> : <Cluster name={cluster} servers={about.value.store} />)}
+      {doctor.problem && <ProblemNotice problem={doctor.problem} />}
+      {!doctor.value && !doctor.problem && <p className="text-sm text-soft">Starting a sandbox of each backend and calling every provider…</p>}
       {doctor.value && (
         <>
-          <section aria-labelledby="walls" className="grid gap-3">
-            <Heading id="walls">
-              {cluster === null ? "Walls around code" : "Walls on the machine of this server (workers have their own)"}:{" "}
+          <section aria-labelledby="backends" className="grid gap-3">
+            <Heading id="backends">
+              {cluster === null ? "Sandbox backends" : "Sandbox backends of this server (workers have their own)"}:{" "}
               {doctor.value.sandboxes.why}
             </Heading>
             <ul className="grid gap-3 lg:grid-cols-3">
               {doctor.value.sandboxes.backends.map((backend) => (
                 <li key={backend.isolation}>
-                  <Walls backend={backend} uses={usesOf(backend.isolation, doctor.value)} />
+                  <BackendCard backend={backend} uses={usesOf(backend.isolation, doctor.value)} />
                 </li>
               ))}
             </ul>
           </section>
           <section aria-labelledby="providers" className="grid gap-3">
             <Heading id="providers">
-              Who answers: {doctor.value.used} ({doctor.value.why})
+              Provider in use: {doctor.value.used} ({doctor.value.why})
             </Heading>
             <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
               {doctor.value.providers.map((provider) => (
-                <Row key={provider.provider} provider={provider} used={provider.provider === doctor.value?.used} />
+                <ProviderRow key={provider.provider} provider={provider} used={provider.provider === doctor.value?.used} />
               ))}
             </ul>
           </section>
         </>
       )}
-      <Staying />
+      <NamedSandboxes />
       <Tokens />
       <Attacks />
     </div>
   );
 }
 
-/** The runs under way, and the warm pool of each backend. */
-function InUse({ about: { trials, warm_pools, store, version } }: { about: About }) {
+/** Running trials, and the warm pool of each backend. */
+function ServerUsage({ about: { trials, warm_pools, store, version } }: { about: ServerInfo }) {
   const several = warm_pools.length > 1;
   const figures = [
-    { name: "Trials under way", figure: `${trials.running} of ${trials.most}`, about: "as many as may be held at once" },
+    { name: "Running trials", figure: `${trials.running} of ${trials.most}`, about: `${trials.most} can run at the same time` },
     ...warm_pools.flatMap((pool) => warmPoolFigures(pool, several ? ` (${pool.isolation})` : "")),
     { name: "Version", figure: version, about: store },
   ];
@@ -77,9 +77,7 @@ function InUse({ about: { trials, warm_pools, store, version } }: { about: About
         <div key={name} className="rounded-lg border border-line bg-raised p-4">
           <dt className="text-xs text-soft">{name}</dt>
           <dd className="text-lg font-semibold tabular-nums">{figure}</dd>
-          <dd className="truncate text-xs text-soft" title={about}>
-            {about}
-          </dd>
+          <dd className="text-xs wrap-anywhere text-soft">{about}</dd>
         </div>
       ))}
     </dl>
@@ -92,7 +90,7 @@ function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: Wa
     {
       name: `Idle sandboxes${suffix}`,
       figure: `${idle} of ${size}`,
-      about: low_memory ? "not refilled: too little free memory" : "started before a program needs one",
+      about: low_memory ? "not refilled: too little free memory" : "started in advance, ready for a program",
     },
     {
       name: `Warm-pool hit rate${suffix}`,
@@ -102,33 +100,33 @@ function warmPoolFigures({ idle, size, hits, misses, refill_ms, low_memory }: Wa
     {
       name: `Warm-pool refill time${suffix}`,
       figure: refill_ms === null ? "none yet" : `${Math.round(refill_ms)} ms`,
-      about: "mean time to make an idle sandbox",
+      about: "mean time to start an idle sandbox",
     },
   ];
 }
 
-/** Who works for the cluster. */
-function TheCluster({ name, servers }: { name: string; servers: string }) {
-  const { value, problem, again } = useAsked(at("/api/cluster", {}));
+/** Sandboxes, runs, problems and nodes of the cluster. */
+function Cluster({ name, servers }: { name: string; servers: string }) {
+  const { value, problem, refetch } = useFetch(apiUrl("/api/cluster", {}));
   return (
     <section aria-labelledby="cluster" className="grid gap-3">
       <div className="flex items-center gap-3">
         <Heading id="cluster" className="flex-1">
-          Cluster {name}: what is asked for here is done by its workers
+          Cluster {name}: its workers execute the runs of this server
         </Heading>
-        <Button onClick={again} aria-label="Look at the cluster again">
+        <Button onClick={refetch} aria-label="Refresh the cluster status">
           <RefreshCw aria-hidden className="size-4" />
         </Button>
       </div>
-      {problem && <Said problem={problem} />}
+      {problem && <ProblemNotice problem={problem} />}
       {value && (
         <>
           <p className="text-sm text-soft">
-            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "run")} held, {value.waiting} waiting. All
-            is kept at <span className="font-mono">{servers}</span>.
+            {value.busy} of {count(value.slots, "sandbox", "sandboxes")} in use; {count(value.running, "active run")}, {value.waiting} waiting. Data
+            is stored at <span className="font-mono">{servers}</span>.
           </p>
           {value.stuck.map(({ what, why }) => (
-            <Notice key={what} tone="bad" title={`${what} does not get on`}>
+            <Notice key={what} tone="bad" title={`Stuck: ${what}`}>
               {why}
             </Notice>
           ))}
@@ -139,7 +137,7 @@ function TheCluster({ name, servers }: { name: string; servers: string }) {
           ))}
           <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
             {value.nodes.map((node) => (
-              <Taking key={node.id} node={node} />
+              <NodeRow key={node.id} node={node} />
             ))}
           </ul>
         </>
@@ -148,9 +146,9 @@ function TheCluster({ name, servers }: { name: string; servers: string }) {
   );
 }
 
-/** One who takes part in the cluster. */
-function Taking({ node: { role, host, pid, since, slots, busy, holds, version, abilities } }: { node: ClusterNode }) {
-  const walls = abilities.isolations.filter((name) => !name.includes("="));
+/** One node of the cluster, with its capabilities. */
+function NodeRow({ node: { role, host, pid, since, slots, busy, holds, version, abilities } }: { node: ClusterNode }) {
+  const backends = abilities.isolations.filter((name) => !name.includes("="));
   const labels = Object.entries(abilities.labels).map(([name, value]) => `${name}=${value}`);
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 text-sm">
@@ -160,11 +158,11 @@ function Taking({ node: { role, host, pid, since, slots, busy, holds, version, a
       </span>
       {role === "worker" && (
         <span className="tabular-nums">
-          {busy} of {slots} sandboxes in use, {count(holds.length, "run")} held
+          {busy} of {slots} sandboxes in use, {count(holds.length, "active run")}
         </span>
       )}
       <span className="flex-1" />
-      {[...walls, ...(abilities.region === null ? [] : [abilities.region]), ...labels].map((word) => (
+      {[...backends, ...(abilities.region === null ? [] : [abilities.region]), ...labels].map((word) => (
         <Badge key={word}>{word}</Badge>
       ))}
       <span className="text-xs text-soft">
@@ -174,16 +172,16 @@ function Taking({ node: { role, host, pid, since, slots, busy, holds, version, a
   );
 }
 
-/** How the last attacks on the sandboxes went. */
+/** Result of the last attack on each sandbox backend. */
 function Attacks() {
-  const { value, problem } = useAsked(at("/api/attacks", {}));
+  const { value, problem } = useFetch(apiUrl("/api/attacks", {}));
   return (
     <section aria-labelledby="attacks" className="grid gap-3">
-      <Heading id="attacks">The last attack on each kind of sandbox</Heading>
-      {problem && <Said problem={problem} />}
+      <Heading id="attacks">Last attack on each sandbox backend</Heading>
+      {problem && <ProblemNotice problem={problem} />}
       {value?.attacks.length === 0 && (
-        <Empty title="Nobody has attacked them here yet">
-          <code className="font-mono">assize attack</code> tries to break out of each, in some 250 ways, and what it finds is shown here.
+        <Empty title="No attack results yet">
+          <code className="font-mono">assize attack</code> tries about 250 ways to break out of each backend; the results appear here.
         </Empty>
       )}
       <ul className="grid gap-3 empty:hidden lg:grid-cols-2">
@@ -202,23 +200,23 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
   return (
     <Card className="h-full">
       <p className="mb-2 flex flex-wrap items-center gap-2 font-medium">
-        <span className="flex-1">{isolation}</span>
-        {escaped.length > 0 ? <Badge tone="bad">{escaped.length} got out</Badge> : <Badge tone="good">nothing got out of {blocked}</Badge>}
+        <span className="mr-auto whitespace-nowrap">{isolation}</span>
+        {escaped.length > 0 ? <Badge tone="bad">{escaped.length} escaped</Badge> : <Badge tone="good">{blocked} blocked, none escaped</Badge>}
       </p>
       <p className="mb-3 text-xs text-soft">
-        {ago(at)}, in {lasting(seconds * 1000)}, by version {version}
+        {ago(at)}, took {duration(seconds * 1000)}, version {version}
       </p>
       <table className="w-full text-xs">
         <thead className="text-soft">
           <tr>
             <th scope="col" className="text-left font-normal">
-              What was tried
+              Attack
             </th>
             <th scope="col" className="px-2 text-right font-normal">
               blocked
             </th>
             <th scope="col" className="px-2 text-right font-normal">
-              got out
+              escaped
             </th>
             <th scope="col" className="text-right font-normal">
               not applicable
@@ -230,7 +228,7 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
             <tr key={group.title}>
               <th scope="row" className="py-0.5 text-left font-normal">
                 {group.title}
-                {group.broke > 0 && <span className="text-doubt"> ({group.broke} could not be tried)</span>}
+                {group.broke > 0 && <span className="text-doubt"> ({group.broke} failed to run)</span>}
               </th>
               <td className="px-2 text-right tabular-nums">{group.blocked}</td>
               <td className={group.escaped > 0 ? "px-2 text-right font-semibold text-bad tabular-nums" : "px-2 text-right tabular-nums"}>{group.escaped}</td>
@@ -248,35 +246,35 @@ function AttackCard({ attack: { isolation, version, at, seconds, groups, escaped
   );
 }
 
-/** What a kind of sandbox is used for, where nothing else is asked for. */
+/** The uses for which a backend is the default: code, debates. */
 function usesOf(isolation: string, doctor: DoctorReport | null): string[] {
   const { used, used_for_debates } = doctor?.sandboxes ?? {};
   return [used === isolation && "code", used_for_debates === isolation && "debates"].filter((use) => use !== false);
 }
 
-function Walls({ backend, uses }: { backend: BackendReport; uses: string[] }) {
+function BackendCard({ backend, uses }: { backend: BackendReport; uses: string[] }) {
   return (
     <Card className="h-full">
-      <p className="flex items-center gap-2 font-medium">
-        <span className="flex-1">{backend.isolation}</span>
+      <p className="flex flex-wrap items-center gap-2 font-medium">
+        <span className="mr-auto whitespace-nowrap">{backend.isolation}</span>
         {uses.length > 0 && <Badge tone="accent">in use for {uses.join(" and ")}</Badge>}
         <Badge tone={backend.available ? "good" : "plain"}>
-          {backend.available ? `made in ${Math.round(backend.made_in_ms ?? 0)} ms` : "not here"}
+          {backend.available ? `starts in ${Math.round(backend.made_in_ms ?? 0)} ms` : "unavailable"}
         </Badge>
       </p>
       {backend.why_not && (
         <p className="mt-2 text-sm text-soft">
-          <Coded text={backend.why_not} />
+          <InlineCode text={backend.why_not} />
         </p>
       )}
       {backend.hint && (
         <p className="mt-1 text-sm">
-          <Coded text={backend.hint} />
+          <InlineCode text={backend.hint} />
         </p>
       )}
       {backend.how && (
         <p className="mt-2 text-sm text-soft">
-          <Coded text={backend.how} />
+          <InlineCode text={backend.how} />
         </p>
       )}
       {backend.enforcement && (
@@ -300,12 +298,12 @@ const STATES: Record<ProviderReport["state"], { tone: Tone; word: string }> = {
   not_tried: { tone: "plain", word: "not tried" },
 };
 
-function Row({ provider, used }: { provider: ProviderReport; used: boolean }) {
+function ProviderRow({ provider, used }: { provider: ProviderReport; used: boolean }) {
   const { tone, word } = STATES[provider.state];
   return (
     <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5 text-sm">
-      <span className="w-28 font-medium">{provider.provider}</span>
-      <span className="min-w-0 flex-1 truncate text-soft">{provider.model}</span>
+      <span className="min-w-28 font-medium whitespace-nowrap">{provider.provider}</span>
+      <span className="flex-1 basis-40 wrap-anywhere text-soft">{provider.model}</span>
       {used && <Badge tone="accent">in use</Badge>}
       <Badge tone={tone}>{word}</Badge>
       <span className="w-full text-xs text-soft sm:w-auto">{provider.detail}</span>
@@ -313,23 +311,23 @@ function Row({ provider, used }: { provider: ProviderReport; used: boolean }) {
   );
 }
 
-/** Sandboxes that stay for a while. */
-function Staying() {
-  const { value, problem, again } = useAsked(at("/api/sandboxes", {}));
-  const { doing, problem: refused, perform } = useDoing();
+/** Sandboxes that outlive a single program, each with a button that removes it. */
+function NamedSandboxes() {
+  const { value, problem, refetch } = useFetch(apiUrl("/api/sandboxes", {}));
+  const { pending, problem: refused, perform } = useAction();
   return (
-    <section aria-labelledby="staying" className="grid gap-3">
-      <Heading id="staying">Sandboxes that stay for a while</Heading>
-      {(problem ?? refused) && <Said problem={(problem ?? refused)!} />}
+    <section aria-labelledby="sandboxes" className="grid gap-3">
+      <Heading id="sandboxes">Named sandboxes</Heading>
+      {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.sandboxes.length === 0 && (
-        <Empty title="There are none">
-          <code className="font-mono">assize sandbox create NAME</code> makes one, and so do debates while they last.
+        <Empty title="No named sandboxes">
+          <code className="font-mono">assize sandbox create NAME</code> creates one; each debate has one while it runs.
         </Empty>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
         {value?.sandboxes.map((one) => (
-          <li key={`${one.run ?? ""}/${one.name}`} className="flex items-center gap-3 px-4 py-2 text-sm">
-            <span className="font-mono">{one.name}</span>
+          <li key={`${one.run ?? ""}/${one.name}`} className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 text-sm">
+            <span className="font-mono wrap-anywhere">{one.name}</span>
             <Badge>{one.isolation}</Badge>
             {one.run && (
               <Link href={`/runs/${one.run}`} className="truncate text-xs text-accent underline">
@@ -339,12 +337,12 @@ function Staying() {
             <span className="flex-1" />
             <Button
               look="danger"
-              disabled={doing}
+              disabled={pending}
               aria-label={`Remove ${one.name}`}
               onClick={() =>
                 void perform(async () => {
                   await remove("/api/sandboxes/{sandbox}", { sandbox: one.name }, one.run === null ? {} : { run: one.run });
-                  again();
+                  refetch();
                 })
               }
             >

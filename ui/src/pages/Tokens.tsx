@@ -1,26 +1,26 @@
-// Scoped tokens of workers: listed, and revoked one by one.
+// Scoped tokens on the System page.
 
 import { Trash2 } from "lucide-react";
 
-import { at, remove } from "../model/api";
-import { useAsked, useDoing } from "../model/hooks";
-import { ago } from "../model/words";
-import { Said } from "../parts/Said";
+import { apiUrl, remove } from "../model/api";
+import { useFetch, useAction } from "../model/hooks";
+import { ago } from "../model/format";
+import { ProblemNotice } from "../parts/notices";
 import { Badge, Button, Empty, Heading } from "../parts/ui";
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** List of the tokens that are valid, each with a button that revokes it. */
+/** List of the valid tokens, each with a button that revokes it. */
 export function Tokens() {
-  const { value, problem, again } = useAsked(at("/api/tokens", {}));
-  const { doing, problem: refused, perform } = useDoing();
+  const { value, problem, refetch } = useFetch(apiUrl("/api/tokens", {}));
+  const { pending, problem: refused, perform } = useAction();
   return (
     <section aria-labelledby="tokens" className="grid gap-3">
-      <Heading id="tokens">Tokens of workers</Heading>
-      {(problem ?? refused) && <Said problem={(problem ?? refused)!} />}
+      <Heading id="tokens">Scoped tokens</Heading>
+      {(problem ?? refused) && <ProblemNotice problem={(problem ?? refused)!} />}
       {value?.tokens.length === 0 && (
         <Empty title="No tokens">
-          <code className="font-mono">assize tokens create SCOPE</code> creates one that opens the tools of one workspace, or the tool that runs code.
+          <code className="font-mono">assize tokens create SCOPE</code> creates a token for the draft tools of one workspace, or for the code tool.
         </Empty>
       )}
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised empty:hidden">
@@ -34,12 +34,12 @@ export function Tokens() {
             <span className="flex-1" />
             <Button
               look="danger"
-              disabled={doing}
+              disabled={pending}
               aria-label={`Revoke ${id}`}
               onClick={() =>
                 void perform(async () => {
                   await remove("/api/tokens/{token_id}", { token_id: id });
-                  again();
+                  refetch();
                 })
               }
             >

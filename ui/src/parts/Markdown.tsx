@@ -1,14 +1,13 @@
-// Text that a model or a stranger wrote, as Markdown: no markup of its own, no pictures, no scripts, and links that say
-// where they lead.
+// Renders untrusted Markdown: no HTML, no images, no scripts, and links that show their target host.
 
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 
-/** The longest text that is laid out; more is shown as it was written. */
-const LONGEST = 200_000;
+/** Maximum length of a text rendered as Markdown; a longer one is shown as plain text. */
+const MAX_LENGTH = 200_000;
 
-/** Where a link may lead. */
-export function harmless(address: string): string {
+/** Returns an absolute web or mail address unchanged, and the empty string for any other address. */
+export function safeUrl(address: string): string {
   try {
     const { protocol } = new URL(address, "https://nowhere.invalid/");
     return ["http:", "https:", "mailto:"].includes(protocol) && /^[a-z]+:/i.test(address) ? address : "";
@@ -17,7 +16,7 @@ export function harmless(address: string): string {
   }
 }
 
-const PARTS: Components = {
+const COMPONENTS: Components = {
   a: ({ href, children }) =>
     href ? (
       <a href={href} rel="noopener noreferrer nofollow" target="_blank" className="text-accent underline">
@@ -26,8 +25,8 @@ const PARTS: Components = {
     ) : (
       <span>{children}</span>
     ),
-  // A picture would tell somebody that it was looked at.
-  img: ({ alt }) => <span className="text-soft">[picture: {alt}]</span>,
+  // Not fetched: the request would tell its server that the text was viewed.
+  img: ({ alt }) => <span className="text-soft">[image: {alt}]</span>,
   h1: ({ children }) => <h3 className="mt-4 mb-2 text-base font-semibold">{children}</h3>,
   h2: ({ children }) => <h4 className="mt-4 mb-1 text-sm font-semibold">{children}</h4>,
   h3: ({ children }) => <h5 className="mt-3 mb-1 text-sm font-medium">{children}</h5>,
@@ -47,7 +46,7 @@ const PARTS: Components = {
 };
 
 export function Markdown({ text }: { text: string }) {
-  if (text.length > LONGEST) {
+  if (text.length > MAX_LENGTH) {
     return (
       <pre className="overflow-x-auto text-xs whitespace-pre-wrap" dir="auto">
         {text}
@@ -56,7 +55,7 @@ export function Markdown({ text }: { text: string }) {
   }
   return (
     <div className="max-w-[80ch] text-sm wrap-anywhere" dir="auto">
-      <ReactMarkdown skipHtml remarkPlugins={[remarkGfm]} urlTransform={harmless} components={PARTS}>
+      <ReactMarkdown skipHtml remarkPlugins={[remarkGfm]} urlTransform={safeUrl} components={COMPONENTS}>
         {text}
       </ReactMarkdown>
     </div>

@@ -1,4 +1,4 @@
-// Light, dark, or as the machine has it.
+// Button that switches the colour scheme: system, light or dark.
 
 import { Monitor, Moon, Sun } from "lucide-react";
 import { useEffect, useState } from "react";
@@ -11,8 +11,8 @@ type Choice = (typeof CHOICES)[number];
 const ICONS = { system: Monitor, light: Sun, dark: Moon } as const;
 
 function remembered(): Choice {
-  const kept = localStorage.getItem("scheme");
-  return CHOICES.find((choice) => choice === kept) ?? "system";
+  const stored = localStorage.getItem("scheme");
+  return CHOICES.find((choice) => choice === stored) ?? "system";
 }
 
 export function Scheme() {
@@ -26,7 +26,7 @@ export function Scheme() {
   const Icon = ICONS[choice];
   const next = CHOICES[(CHOICES.indexOf(choice) + 1) % CHOICES.length] ?? "system";
   return (
-    <Button look="quiet" onClick={() => setChoice(next)} aria-label={`Colours: ${choice}. Change to ${next}.`} title={`Colours: ${choice}`}>
+    <Button look="quiet" onClick={() => setChoice(next)} aria-label={`Colour scheme: ${choice}. Switch to ${next}.`} title={`Colour scheme: ${choice}`}>
       <Icon aria-hidden className="size-4" />
     </Button>
   );

@@ -1,3 +1,3 @@
-// What moves when lists change their order: fetched after the page is there.
+// Animation features for reordered lists, in their own file so that they load after the page.
 
 export { domMax as default } from "motion/react";

@@ -1,4 +1,4 @@
-// The small parts that everything is made of.
+// Basic components of the page: buttons, cards, fields, badges, notices, placeholders.
 
 import { clsx, type ClassValue } from "clsx";
 import { Slot } from "radix-ui";
@@ -7,7 +7,7 @@ import { twMerge } from "tailwind-merge";
 
 import type { RunState } from "../model/schema";
 
-/** Class names, of which the later ones win. */
+/** Joins class names; a later Tailwind class overrides an earlier conflicting one. */
 export function cn(...all: ClassValue[]): string {
   return twMerge(clsx(all));
 }
@@ -21,7 +21,7 @@ const LOOKS = {
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   look?: keyof typeof LOOKS;
-  /** Lends its looks to the link within. */
+  /** Applies the button's style to the child element, such as a link. */
   asChild?: boolean;
 }
 
@@ -40,7 +40,7 @@ export function Button({ look = "plain", asChild = false, className, ...rest }: 
   );
 }
 
-/** Something that could be asked for. */
+/** Pill-shaped button that inserts an example. */
 export function Chip({ className, ...rest }: ButtonHTMLAttributes<HTMLButtonElement>) {
   return <button type="button" className={cn("cursor-pointer rounded-full border border-line px-2.5 py-1 hover:bg-sunken hover:text-ink", className)} {...rest} />;
 }
@@ -53,7 +53,7 @@ export function Heading({ className, ...rest }: HTMLAttributes<HTMLHeadingElemen
   return <h2 className={cn("text-sm font-semibold tracking-wide text-soft", className)} {...rest} />;
 }
 
-/** How something looks that shows another view. */
+/** Class names of a tab. */
 export const TAB =
   "-mb-px cursor-pointer border-b-2 border-transparent px-3 py-2 text-sm text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink";
 
@@ -109,8 +109,8 @@ export function StatusBadge({ status }: { status: RunState }) {
   );
 }
 
-/** A sentence of ours, with what is to be typed as such. */
-export function Coded({ text }: { text: string }) {
+/** Text in which `backtick-quoted` parts are rendered as code. */
+export function InlineCode({ text }: { text: string }) {
   return text.split(/`([^`]+)`/).map((part, index) =>
     index % 2 === 1 ? (
       <code key={index} className="rounded bg-sunken px-1 font-mono text-[0.9em]">
@@ -122,7 +122,7 @@ export function Coded({ text }: { text: string }) {
   );
 }
 
-/** Something that must be known. */
+/** Box with a message; tone `bad` makes it an alert. */
 export function Notice({ tone = "plain", title, children }: { tone?: Tone; title: string; children?: ReactNode }) {
   const urgent = tone === "bad";
   return (
@@ -131,15 +131,15 @@ export function Notice({ tone = "plain", title, children }: { tone?: Tone; title
       className={cn("rounded-lg border bg-raised px-4 py-3 text-sm", TONES[tone])}
     >
       <p className="font-medium" dir="auto">
-        <Coded text={title} />
+        <InlineCode text={title} />
       </p>
       {children && <div className="mt-1 text-ink/80">{children}</div>}
     </div>
   );
 }
 
-/** What is shown where there is nothing yet, and what to do about it. */
-export function Empty({ title, page = false, children }: { title: string; /** There is nothing else on the page. */ page?: boolean; children?: ReactNode }) {
+/** Placeholder for an empty list or page; the children say what to do about it. */
+export function Empty({ title, page = false, children }: { title: string; /** The placeholder is the whole page, so its title is the `h1`. */ page?: boolean; children?: ReactNode }) {
   const Title = page ? "h1" : "p";
   return (
     <div className="rounded-lg border border-dashed border-line px-4 py-8 text-center text-sm text-soft">
@@ -149,7 +149,21 @@ export function Empty({ title, page = false, children }: { title: string; /** Th
   );
 }
 
-/** How far something is. */
+/** Widths of the placeholder lines, repeated. */
+const LINE_WIDTHS = ["w-full", "w-11/12", "w-full", "w-4/5", "w-2/3"] as const;
+
+/** Placeholder lines of a text that is being loaded. */
+export function Skeleton({ lines = 10 }: { lines?: number }) {
+  return (
+    <div role="status" aria-label="Loading" className="grid max-w-[80ch] gap-3 py-2">
+      {Array.from({ length: lines }, (_, index) => (
+        <div key={index} className={cn("h-3 animate-pulse rounded-sm bg-sunken", LINE_WIDTHS[index % LINE_WIDTHS.length])} />
+      ))}
+    </div>
+  );
+}
+
+/** Progress bar; `value` is from 0 to 1. */
 export function Meter({ value, label }: { value: number; label: string }) {
   const percent = Math.round(Math.min(Math.max(value, 0), 1) * 100);
   return (

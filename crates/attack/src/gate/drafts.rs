@@ -1,29 +1,29 @@
-//! Cases as drafts of new files.
+//! Tries cases as drafts of new files.
 
 use std::path::Path;
 
 use assize_draft::DraftError;
-use assize_gate::{Change, Policy, check};
-use assize_workspace::Inside;
+use assize_gate::{Policy, ProposedChange, check};
+use assize_workspace::WorkspacePath;
 
-use super::plan::Planned;
-use super::{GateError, Tried};
+use super::plan::PlannedCase;
+use super::{ClassResult, GateAttackError};
 
-/// Has the gate look at a draft for each case.
+/// Lets the gate check a draft for each case. Only reasons of rules for which `counts` is true stop a case.
 pub(super) fn try_all(
-    cases: &[Planned],
+    cases: &[PlannedCase],
     counts: fn(&str) -> bool,
     policy: &Policy,
     report: &mut impl FnMut(&str),
-) -> Result<Tried, GateError> {
+) -> Result<ClassResult, GateAttackError> {
     let places = policy.places().map_err(DraftError::from)?;
     let mut tried = Vec::with_capacity(cases.len());
     for case in cases {
         report(&case.name);
-        let stopped = match Inside::read(case.path, Path::new("/")) {
+        let stopped = match WorkspacePath::read(case.path, Path::new("/")) {
             Err(outside) => Some(outside.to_string()),
             Ok(path) => {
-                let change = Change::new_file(path, case.text.as_bytes());
+                let change = ProposedChange::new_file(path, case.text.as_bytes());
                 let reasons = check(&change, policy, &places).map_err(DraftError::from)?;
                 let reason = reasons.into_iter().find(|reason| counts(&reason.rule));
                 reason.map(|reason| format!("{}: {}", reason.rule, reason.message))
@@ -31,5 +31,5 @@ pub(super) fn try_all(
         };
         tried.push(case.tried(stopped));
     }
-    Ok(Tried::Cases(tried))
+    Ok(ClassResult::Cases(tried))
 }

@@ -1,7 +1,7 @@
-//! The gate of drafts on trial: its labelled corpora, tried against the gate itself.
+//! Attack on the gate: tries the labelled corpora against it.
 //!
-//! Hostile cases must be stopped, by a rule of their class. The controls are harmless cases that come close, and must
-//! pass: a gate that stops everything shows nothing. Cases that the corpus marks as known are counted apart.
+//! The gate must stop hostile cases by a rule of their class. Controls are similar but harmless cases that must pass:
+//! stopping everything would prove nothing. Cases that the corpus marks as known gaps are counted separately.
 
 mod drafts;
 mod forged;
@@ -12,49 +12,48 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_draft::DraftError;
-use assize_gate::corpus::BadLine;
+use assize_gate::corpus::InvalidCorpusLine;
 use assize_gate::{Policy, Verifier};
-use plan::{Planned, PlannedClass, Way};
+use plan::{PlannedCase, PlannedClass, TrialMethod};
 use serde::Serialize;
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
-/// A trial of the gate that could not be held.
+/// Error that prevents an attack on the gate.
 #[derive(Debug, thiserror::Error)]
-pub enum GateError {
-    #[error("no case is called `{0}`")]
+pub enum GateAttackError {
+    #[error("no case name contains `{0}`")]
     NoneCalled(String),
-    #[error("the corpus is broken: {0}; this is a bug in assize, please report it")]
-    Corpus(#[from] BadLine),
-    #[error("cannot make a workspace for the cases: {0}")]
+    #[error("invalid corpus: {0}; this is a bug in assize, please report it")]
+    Corpus(#[from] InvalidCorpusLine),
+    #[error("cannot create a workspace for the cases: {0}")]
     Workspace(#[from] std::io::Error),
     #[error(transparent)]
     Draft(#[from] DraftError),
 }
 
-/// What the corpora are tried with.
+/// Options of an attack on the gate.
 #[derive(Debug, Clone)]
-pub struct GateOptions {
-    /// What the gate goes by, as the settings have it. Test commands of the settings are left out: the corpora bring
-    /// their own.
+pub struct GateAttackOptions {
+    /// The user's policy. Its test commands are ignored, because the corpora have their own.
     pub policy: Policy,
     /// Runs tests in a sandbox.
     pub verifier: Arc<dyn Verifier>,
-    /// Only those cases in whose name this occurs.
+    /// Runs only the cases whose name contains this text.
     pub only: Option<String>,
 }
 
-/// What a case is.
+/// Kind of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseKind {
     /// The gate must stop it.
     Hostile,
-    /// It is harmless, and must pass.
+    /// Harmless; the gate must let it pass.
     Control,
 }
 
-/// What the gate did with a case.
+/// The gate's reaction to a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseOutcome {
@@ -62,57 +61,57 @@ pub enum CaseOutcome {
     Passed,
 }
 
-/// One case, tried.
+/// Result of one case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateCase {
-    /// Such as `secrets/keys.txt:12`.
+    /// Corpus list and line, for example `secrets/keys.txt:12`.
     pub name: String,
-    /// What it is, in a few words.
+    /// Description, in a few words.
     pub what: String,
     pub kind: CaseKind,
     pub outcome: CaseOutcome,
-    /// The corpus says that the gate is wrong about it.
+    /// Whether the corpus marks the case as a known gap of the gate.
     pub known: bool,
-    /// What was seen, in a few words.
+    /// The gate's reason, in a few words.
     pub detail: String,
 }
 
 impl GateCase {
-    /// Whether the gate did what it should.
+    /// Whether the gate decided correctly.
     pub fn is_right(&self) -> bool {
         (self.kind == CaseKind::Hostile) == (self.outcome == CaseOutcome::Stopped)
     }
 }
 
-/// How many of each in a class.
+/// Number of cases by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GateCount {
     pub hostile: usize,
     /// Hostile cases that were stopped.
     pub stopped: usize,
-    /// Hostile cases that were not, but for known ones.
+    /// Hostile cases that passed, without known gaps.
     pub got_through: usize,
     pub controls: usize,
     /// Controls that passed.
     pub passed: usize,
-    /// Controls that were stopped, but for known ones.
+    /// Controls that were stopped, without known gaps.
     pub held_up: usize,
-    /// Cases that the gate is wrong about, as the corpus says.
+    /// Wrong decisions that the corpus marks as known.
     pub known_gaps: usize,
 }
 
-/// A class of cases, tried.
+/// Results of a class of cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GateClass {
     pub name: String,
     pub title: String,
-    /// Why none of its cases could be tried here.
+    /// Why the class cannot be tried on this machine.
     pub not_applicable: Option<String>,
     pub count: GateCount,
     pub cases: Vec<GateCase>,
 }
 
-/// All that was found about the gate.
+/// All results about the gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GateScorecard {
     pub classes: Vec<GateClass>,
@@ -121,7 +120,7 @@ pub struct GateScorecard {
 }
 
 impl GateScorecard {
-    /// The counts of all classes together.
+    /// Counts over all classes.
     pub fn count(&self) -> GateCount {
         GateCount::of(self.classes.iter().flat_map(|class| &class.cases))
     }
@@ -146,16 +145,16 @@ impl GateCount {
     }
 }
 
-/// The cases of all corpora, to be tried.
+/// Attack on the gate with the cases of all corpora.
 #[derive(Debug)]
 pub struct GateAttack {
     classes: Vec<PlannedClass>,
-    options: GateOptions,
+    options: GateAttackOptions,
 }
 
 impl GateAttack {
-    /// Plans all cases, or those whose name contains [`GateOptions::only`].
-    pub fn new(mut options: GateOptions) -> Result<GateAttack, GateError> {
+    /// Plans all cases, or those whose name contains [`GateAttackOptions::only`].
+    pub fn new(mut options: GateAttackOptions) -> Result<GateAttack, GateAttackError> {
         let mut classes = plan::classes()?;
         if let Some(only) = &options.only {
             for class in &mut classes {
@@ -163,28 +162,31 @@ impl GateAttack {
             }
             classes.retain(|class| !class.cases.is_empty());
             if classes.is_empty() {
-                return Err(GateError::NoneCalled(only.clone()));
+                return Err(GateAttackError::NoneCalled(only.clone()));
             }
         }
         options.policy.verify.clear();
         Ok(GateAttack { classes, options })
     }
 
-    /// How many cases there are.
+    /// Number of planned cases.
     pub fn cases(&self) -> usize {
         self.classes.iter().map(|class| class.cases.len()).sum()
     }
 
-    /// Tries all cases, and reports the name of each before it is tried.
-    pub async fn run(&self, mut report: impl FnMut(&str)) -> Result<GateScorecard, GateError> {
+    /// Tries all cases. Calls `report` with the name of each case before trying it.
+    pub async fn run(
+        &self,
+        mut report: impl FnMut(&str),
+    ) -> Result<GateScorecard, GateAttackError> {
         let began = Instant::now();
         let mut classes = Vec::new();
         for class in &self.classes {
-            // What the desk logs of refused paths is no event of a real workspace.
+            // Refused paths in these temporary workspaces must not appear in the user's log.
             let tried = self.try_class(class, &mut report).with_subscriber(NoSubscriber::new());
             let (not_applicable, cases) = match tried.await? {
-                Tried::Cases(cases) => (None, cases),
-                Tried::NotApplicable(why) => (Some(why), Vec::new()),
+                ClassResult::Cases(cases) => (None, cases),
+                ClassResult::NotApplicable(why) => (Some(why), Vec::new()),
             };
             classes.push(GateClass {
                 name: class.name.clone(),
@@ -201,27 +203,27 @@ impl GateAttack {
         &self,
         class: &PlannedClass,
         report: &mut impl FnMut(&str),
-    ) -> Result<Tried, GateError> {
+    ) -> Result<ClassResult, GateAttackError> {
         let policy = &self.options.policy;
         match &class.way {
-            Way::Draft { counts } => drafts::try_all(&class.cases, *counts, policy, report),
-            Way::Request => workers::try_all(&class.cases, policy, report).await,
-            Way::Tests { runner } => {
+            TrialMethod::Draft { counts } => drafts::try_all(&class.cases, *counts, policy, report),
+            TrialMethod::Request => workers::try_all(&class.cases, policy, report).await,
+            TrialMethod::Tests { runner } => {
                 forged::try_all(runner, &class.cases, &self.options, report).await
             }
         }
     }
 }
 
-/// What became of a class.
-enum Tried {
+/// Result of a class.
+enum ClassResult {
     Cases(Vec<GateCase>),
-    /// It cannot be tried here, for this reason.
+    /// Why the class cannot be tried on this machine.
     NotApplicable(String),
 }
 
-impl Planned {
-    /// The case as it was tried: stopped with a reason, or not.
+impl PlannedCase {
+    /// Result of the case. `stopped` is the gate's reason, if it stopped the case.
     fn tried(&self, stopped: Option<String>) -> GateCase {
         GateCase {
             name: self.name.clone(),
@@ -229,7 +231,7 @@ impl Planned {
             kind: self.kind,
             outcome: if stopped.is_some() { CaseOutcome::Stopped } else { CaseOutcome::Passed },
             known: self.known,
-            detail: stopped.unwrap_or_else(|| "nothing spoke against it".to_owned()),
+            detail: stopped.unwrap_or_else(|| "no rule applied".to_owned()),
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Which cases of the corpora are tried, and how.
+//! Plan of an attack on the gate: which cases of the corpora are tried, and how.
 
-use assize_gate::corpus::{self, BadLine, Case, NO_SECRET};
+use assize_gate::corpus::{self, CorpusCase, InvalidCorpusLine, NO_SECRET};
 
 use super::CaseKind;
 
 /// How the cases of a class are tried.
 #[derive(Debug)]
-pub(super) enum Way {
-    /// As drafts of new files. Only some rules count: a case that another one stops says nothing about its class.
+pub(super) enum TrialMethod {
+    /// As drafts of new files. Only rules of the class count: a case stopped by another rule shows nothing about it.
     Draft { counts: fn(&str) -> bool },
-    /// As files that a worker asks for.
+    /// As files that a worker requests.
     Request,
     /// As changes to a project whose tests run in a sandbox.
     Tests { runner: &'static str },
 }
 
-/// A case to be tried.
+/// Case to try.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedCase {
     pub(super) name: String,
     pub(super) what: String,
     pub(super) kind: CaseKind,
@@ -26,24 +26,24 @@ pub(super) struct Planned {
     pub(super) text: String,
 }
 
-/// A class to be tried.
+/// Class of cases to try.
 #[derive(Debug)]
 pub(super) struct PlannedClass {
     pub(super) name: String,
     pub(super) title: String,
-    pub(super) way: Way,
-    pub(super) cases: Vec<Planned>,
+    pub(super) way: TrialMethod,
+    pub(super) cases: Vec<PlannedCase>,
 }
 
-/// All classes, with all their cases.
-pub(super) fn classes() -> Result<Vec<PlannedClass>, BadLine> {
+/// Plans all classes with all their cases.
+pub(super) fn classes() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     let (files, hidden, paths, secrets) =
         (corpus::files()?, corpus::hidden()?, corpus::paths()?, corpus::secrets()?);
-    let of_files = |case: &Case| case.label == "ordinary";
-    let of_secrets = |case: &Case| case.label == NO_SECRET;
-    let mut handed = planned("workers", &secrets, of_secrets);
-    let seen = files.iter().filter(|case| ["secret", "ordinary"].contains(&case.label));
-    handed.extend(planned("workers", seen, of_files));
+    let of_files = |case: &CorpusCase| case.label == "ordinary";
+    let of_secrets = |case: &CorpusCase| case.label == NO_SECRET;
+    let mut requested = planned("workers", &secrets, of_secrets);
+    let readable = files.iter().filter(|case| ["secret", "ordinary"].contains(&case.label));
+    requested.extend(planned("workers", readable, of_files));
     let class = |name: &str, title: &str, way, cases| PlannedClass {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -54,49 +54,49 @@ pub(super) fn classes() -> Result<Vec<PlannedClass>, BadLine> {
     classes.extend([
         class(
             "files",
-            "files that run by themselves",
-            Way::Draft {
+            "files that run automatically",
+            TrialMethod::Draft {
                 counts: |rule| ["protected", "runs-on-build", NOT_ALLOWED].contains(&rule),
             },
             planned("files", &files, of_files),
         ),
-        class("workers", "secrets handed to workers", Way::Request, handed),
+        class("workers", "secrets handed to workers", TrialMethod::Request, requested),
         class(
             "secrets",
             "secrets in drafts",
-            Way::Draft { counts: |rule| rule.starts_with("secret/") },
+            TrialMethod::Draft { counts: |rule| rule.starts_with("secret/") },
             planned("secrets", &secrets, of_secrets),
         ),
         class(
             "hidden",
             "hidden characters",
-            Way::Draft {
+            TrialMethod::Draft {
                 counts: |rule| ["invisible-text", "turned-text", "look-alike"].contains(&rule),
             },
             planned("hidden", &hidden, |case| case.label.starts_with('-')),
         ),
         class(
             "paths",
-            "paths of one machine",
-            Way::Draft { counts: |rule| rule.starts_with("path/") && rule != NOT_ALLOWED },
+            "machine-specific paths",
+            TrialMethod::Draft { counts: |rule| rule.starts_with("path/") && rule != NOT_ALLOWED },
             planned("paths", &paths, |case| case.label == "accept"),
         ),
     ]);
     Ok(classes)
 }
 
-/// The rule about files that may not be drafted.
+/// Gate rule for files that may not be drafted.
 const NOT_ALLOWED: &str = "path/not-allowed";
 
-/// The cases of lists.
+/// Plans the cases of a corpus.
 fn planned<'a>(
     class: &str,
-    cases: impl IntoIterator<Item = &'a Case>,
-    is_control: fn(&Case) -> bool,
-) -> Vec<Planned> {
-    let planned = |case: &Case| Planned {
+    cases: impl IntoIterator<Item = &'a CorpusCase>,
+    is_control: fn(&CorpusCase) -> bool,
+) -> Vec<PlannedCase> {
+    let planned = |case: &CorpusCase| PlannedCase {
         name: format!("{class}/{}:{}", case.list, case.number),
-        what: format!("{} in `{}`", words(case.label), case.path),
+        what: format!("{} in `{}`", describe(case.label), case.path),
         kind: if is_control(case) { CaseKind::Control } else { CaseKind::Hostile },
         known: case.known,
         path: case.path,
@@ -105,8 +105,8 @@ fn planned<'a>(
     cases.into_iter().map(planned).collect()
 }
 
-/// A label in words, where its list has only a sign for it.
-fn words(label: &str) -> &str {
+/// Describes a label for which the corpus uses a symbol.
+fn describe(label: &str) -> &str {
     match label {
         "-" => "a secret",
         NO_SECRET => "no secret",
@@ -115,13 +115,13 @@ fn words(label: &str) -> &str {
     }
 }
 
-/// The changes that forge test results: a class for each runner, in the order of the list.
-fn forged() -> Result<Vec<PlannedClass>, BadLine> {
+/// Plans the changes that forge test results: one class per test runner, in the order of the corpus.
+fn forged() -> Result<Vec<PlannedClass>, InvalidCorpusLine> {
     let mut classes: Vec<PlannedClass> = Vec::new();
     for forgery in corpus::forgeries()? {
         for runner in &forgery.runners {
             let name = format!("forged/{runner}");
-            let case = Planned {
+            let case = PlannedCase {
                 name: format!("{name}:{}", forgery.number),
                 what: forgery.title.to_owned(),
                 kind: match forgery.verdict {
@@ -136,8 +136,8 @@ fn forged() -> Result<Vec<PlannedClass>, BadLine> {
                 Some(class) => class.cases.push(case),
                 None => classes.push(PlannedClass {
                     name,
-                    title: format!("forged results of {runner}"),
-                    way: Way::Tests { runner },
+                    title: format!("forged test results: {runner}"),
+                    way: TrialMethod::Tests { runner },
                     cases: vec![case],
                 }),
             }

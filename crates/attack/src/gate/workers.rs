@@ -1,39 +1,39 @@
-//! Cases as files that a worker asks for.
+//! Tries cases as files that a worker requests.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_draft::{DraftError, DraftService, Options};
+use assize_draft::{DraftError, DraftOptions, DraftService};
 use assize_gate::Policy;
 use assize_store::{Access, Durability, SqliteStore};
 use tempfile::TempDir;
 
-use super::plan::Planned;
-use super::{CaseKind, GateError, Tried};
+use super::plan::PlannedCase;
+use super::{CaseKind, ClassResult, GateAttackError};
 
-/// A workspace with a desk. It is gone when this is dropped.
-pub(super) struct Workspace {
+/// Temporary workspace with a draft service. Dropping it removes the files.
+pub(super) struct TemporaryWorkspace {
     pub(super) desk: Arc<DraftService>,
     folder: TempDir,
 }
 
-impl Workspace {
-    pub(super) fn new(options: Options) -> Result<Workspace, GateError> {
+impl TemporaryWorkspace {
+    pub(super) fn new(options: DraftOptions) -> Result<TemporaryWorkspace, GateAttackError> {
         let folder = tempfile::Builder::new().prefix("assize-gate-").tempdir()?;
         let (repo, state) = (folder.path().join("repo"), folder.path().join("state"));
         std::fs::create_dir(&repo)?;
         let access = Access::Write(Durability::ProcessCrash);
         let store = SqliteStore::open(&state.join("store.db"), access).map_err(DraftError::from)?;
         let desk = DraftService::open(&repo, &state.join("drafts"), Arc::new(store), options)?;
-        Ok(Workspace { desk, folder })
+        Ok(TemporaryWorkspace { desk, folder })
     }
 
-    /// The folder that the files are in.
+    /// Folder of the workspace's files.
     pub(super) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("repo")
     }
 
-    /// Puts a file there, with its folders.
+    /// Writes a file, and creates its folders.
     pub(super) fn write(&self, path: &str, text: &str) -> std::io::Result<()> {
         let path = self.path().join(path);
         if let Some(folder) = path.parent() {
@@ -43,26 +43,29 @@ impl Workspace {
     }
 }
 
-/// Asks for a copy of each case's file, as workers do before they change one.
+/// Requests a copy of each case's file, as workers do before they change a file.
 pub(super) async fn try_all(
-    cases: &[Planned],
+    cases: &[PlannedCase],
     policy: &Policy,
     report: &mut impl FnMut(&str),
-) -> Result<Tried, GateError> {
+) -> Result<ClassResult, GateAttackError> {
     let places = Policy::default().places().map_err(DraftError::from)?;
-    let workspace = Workspace::new(Options { policy: policy.clone(), ..Options::default() })?;
+    let workspace = TemporaryWorkspace::new(DraftOptions {
+        policy: policy.clone(),
+        ..DraftOptions::default()
+    })?;
     let mut tried = Vec::with_capacity(cases.len());
     for (index, case) in cases.iter().enumerate() {
-        let inside = assize_workspace::Inside::read(case.path, Path::new("/"));
+        let inside = assize_workspace::WorkspacePath::read(case.path, Path::new("/"));
         let is_hidden = inside.is_ok_and(|path| places.is_hidden(&path));
-        // A harmless line in a file that workers may not see is no control.
+        // Workers may not read hidden files, so a harmless line in one cannot serve as a control.
         if case.kind == CaseKind::Control && is_hidden {
             continue;
         }
         report(&case.name);
         workspace.write(case.path, &case.text)?;
-        let asked = workspace.desk.request("worker", case.path, &format!("t{index}")).await;
-        let stopped = match asked {
+        let requested = workspace.desk.request("worker", case.path, &format!("t{index}")).await;
+        let stopped = match requested {
             Ok(_) => None,
             Err(DraftError::Refused(why)) => Some(why),
             Err(error) => return Err(error.into()),
@@ -76,5 +79,5 @@ pub(super) async fn try_all(
         }
         tried.push(case.tried(stopped));
     }
-    Ok(Tried::Cases(tried))
+    Ok(ClassResult::Cases(tried))
 }

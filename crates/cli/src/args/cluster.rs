@@ -1,4 +1,4 @@
-//! `assize worker` and `assize cluster`: what can be typed.
+//! Arguments of `assize worker` and `assize cluster`.
 
 use assize_config::SettingKey;
 use clap::{Args, Subcommand};
@@ -7,23 +7,23 @@ use super::{FlagSetting, given, whole};
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// How many sandboxes it has at once
+    /// Maximum number of sandboxes at once
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = whole(1..=1000))]
     pub(crate) slots: u32,
 
-    /// What can be asked for with the setting `cluster.needs`; can be repeated
+    /// Label that the setting `cluster.require_labels` can require; can be repeated
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub(crate) labels: Vec<String>,
 
-    /// Where it is: runs that are to be held elsewhere are left to others
+    /// Region of the worker; runs that require another region are left to other workers
     #[arg(long, value_name = "REGION")]
     pub(crate) region: Option<String>,
 
-    /// The walls that it builds: jail, docker, microvm or at-least=NAME; all that can be had here if not given
+    /// Isolation to offer: jail, docker, microvm or at-least=NAME [default: all available]
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Print what it offers as one JSON object
+    /// Print the worker's capabilities as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -36,7 +36,7 @@ impl WorkerArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Who takes part and what they can do, what waits and for what, and runs that nobody gets on with
+    /// Show the nodes and their capabilities, the queue, and stuck runs
     Status {
         /// Print as JSON
         #[arg(long)]

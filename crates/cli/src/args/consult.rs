@@ -1,18 +1,18 @@
-//! `assize consult`: what can be typed.
+//! Arguments of `assize consult`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Again, ForkArgs, ModelArgs, SandboxArgs, whole};
+use super::{ForkArgs, ModelArgs, ResumeFlags, SandboxArgs, whole};
 
 #[derive(Debug, Default, Args)]
 #[command(
     mut_arg("memory", |arg| arg.help("Memory of each debate's sandbox [default: 2048M, `consult.memory`]")),
-    mut_arg("timeout", |arg| arg.help("Seconds that one debate may take [default: a day]")),
+    mut_arg("timeout", |arg| arg.help("Time limit of each debate, in seconds [default: one day]")),
 )]
 pub(crate) struct ConsultArgs {
-    /// The company, by the ticker under which its shares are traded, such as NVDA
+    /// Ticker of the company, such as NVDA
     #[arg(required_unless_present_any = ["name", "resume", "fork", "graph", "export_personas"], conflicts_with_all = ["resume", "fork"])]
     pub(crate) ticker: Option<String>,
 
@@ -20,8 +20,7 @@ pub(crate) struct ConsultArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["ticker", "resume", "fork"])]
     pub(crate) name: Option<String>,
 
-    /// What is known of it: filings with the SEC, your own files, or something made up; can be repeated.
-    /// Made up by default, unless there is `--data`
+    /// Source of data about the company; can be repeated [default: synthetic, or files with `--data`]
     #[arg(
         conflicts_with_all = ["resume", "fork"],
         long = "source",
@@ -29,17 +28,17 @@ pub(crate) struct ConsultArgs {
         value_enum,
         value_delimiter = ','
     )]
-    pub(crate) sources: Vec<SourceName>,
+    pub(crate) sources: Vec<SourceArg>,
 
-    /// A folder with Markdown, text, CSV and JSON about it
+    /// Folder with Markdown, text, CSV and JSON files about the company
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
 
-    /// Who takes part, from this file; `--export-personas` prints one to begin with
+    /// Read the personas from this file (`--export-personas` prints the default ones)
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "FILE")]
     pub(crate) personas: Option<PathBuf>,
 
-    /// Print who takes part, as a file that can be edited, and do nothing
+    /// Print the default personas as an editable file and exit
     #[arg(long)]
     pub(crate) export_personas: bool,
 
@@ -47,48 +46,48 @@ pub(crate) struct ConsultArgs {
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::ROUNDS, value_parser = whole(1..=50))]
     pub(crate) rounds: u32,
 
-    /// Moves that each analyst proposes
+    /// Number of moves that each analyst proposes
     #[arg(conflicts_with_all = ["resume", "fork"], long, value_name = "NUMBER", default_value_t = assize_consult::MOVES as u32, value_parser = whole(1..=10))]
     pub(crate) moves: u32,
 
-    /// Have each decision maker score before the debate as well, to show what it changed
+    /// Also have each decision maker score before the debate, to show what the debate changed
     #[arg(conflicts_with_all = ["resume", "fork"], long)]
     pub(crate) blind_scores: bool,
 
-    /// Debates that are held at once; as many as the provider's limits bear by default
+    /// Number of debates at once [default: as many as the provider's limits allow]
     #[arg(long, value_name = "NUMBER", value_parser = whole(1..=100))]
     pub(crate) parallel_moves: Option<u32>,
 
-    /// Debate in this process where no sandbox such as you asked for can be made
+    /// Debate in this process if no sandbox of the requested kind is available
     #[arg(long)]
     pub(crate) allow_in_process: bool,
 
-    /// Write all documents, transcripts, scores and the report into this folder
+    /// Write all documents, transcripts, scores and the report to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Say what it would cost, and ask nobody
+    /// Print the estimated cost and exit
     #[arg(long, conflicts_with = "resume")]
     pub(crate) estimate: bool,
 
-    /// Spend what it takes without asking
+    /// Do not ask for confirmation of the estimated cost
     #[arg(long, short)]
     pub(crate) yes: bool,
 
-    /// Print the graph as Mermaid, and do nothing
+    /// Print the graph as Mermaid and exit
     #[arg(long)]
     pub(crate) graph: bool,
 
-    /// Print what it comes to as one JSON object
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say nothing but what it comes to
+    /// Print only the result
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
     #[command(flatten)]
-    pub(crate) again: Again,
+    pub(crate) again: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) fork: ForkArgs,
@@ -100,13 +99,13 @@ pub(crate) struct ConsultArgs {
     pub(crate) model: ModelArgs,
 }
 
-/// Where what is known comes from.
+/// Source of the data about a company.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SourceName {
-    /// Filed with the SEC
+pub(crate) enum SourceArg {
+    /// Filings with the SEC
     Edgar,
     /// Your own files (`--data`)
     Files,
-    /// Made up, and labelled so
+    /// Generated by the model, and labelled as synthetic
     Synthetic,
 }

@@ -1,25 +1,26 @@
-//! `assize mcp`, `drafts`, `gate` and `audit`: what can be typed.
+//! Arguments of `assize mcp`, `drafts`, `gate`, `audit` and `work`.
 
 use std::path::PathBuf;
 
 use assize_config::{Review, SettingKey};
-use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, Mode};
+use assize_draft::work::{MAX_REJECTIONS, MAX_STEPS, WorkMode};
 use clap::{Args, Subcommand};
 
-use super::{Again, FlagSetting, ModelArgs, duration, given, whole};
+use super::{FlagSetting, ModelArgs, ResumeFlags, duration, given, whole};
 
-/// Which workspace is meant.
+/// Flag that selects the workspace.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkspaceArgs {
-    /// The folder whose files are drafted [default: the nearest folder with `_handoff`, or this one]
+    /// Workspace folder [default: the nearest folder with `_handoff`, or the current one]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// Which tools: drafts, or code, which runs programs in sandboxes. Never both: whoever drafts must not be able to
-    /// execute
+    /// Tools to serve: drafts, or code (runs programs in sandboxes)
+    ///
+    /// Never both: agents that edit files must not run code.
     #[arg(long, value_name = "TOOLS", value_parser = ["drafts", "code"], default_value = "drafts", hide_possible_values = true)]
     pub(crate) tools: String,
 
@@ -30,25 +31,26 @@ pub(crate) struct McpArgs {
     pub(crate) gate: GateArgs,
 }
 
-/// How the gate decides.
+/// Flags that configure the gate.
 #[derive(Debug, Default, Args)]
 pub(crate) struct GateArgs {
-    /// When a person looks before a draft is applied: always, escalated (when the gate is in doubt) or never
-    /// (what it doubts is rejected) [default: escalated]
+    /// When a reviewer must decide: always, escalated or never [default: escalated]
+    ///
+    /// `escalated`: only if the gate is in doubt. `never`: the gate rejects those drafts instead.
     #[arg(long, value_name = "WHEN", value_parser = Review::NAMES.to_vec(), hide_possible_values = true)]
     pub(crate) review: Option<String>,
 
-    /// A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace
+    /// Command that must pass, in a sandbox on a copy of the workspace, before a draft is accepted
     #[arg(long, value_name = "COMMAND")]
     pub(crate) verify: Option<String>,
 
-    /// The sandbox of that command: jail, docker, microvm, at-least=NAME or auto
+    /// Isolation of that command: jail, docker, microvm, at-least=NAME or auto
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 }
 
 impl GateArgs {
-    /// The flags as settings: key, flag, value.
+    /// Settings given by these flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::DraftReview, "--review", &self.review),
@@ -60,11 +62,11 @@ impl GateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DraftsCommand {
-    /// Make a workspace ready: the drafts folder, and an entry in `.gitignore` if you want it
+    /// Create the drafts folder, and on request an entry in `.gitignore`
     Init {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Add the entry without being asked
+        /// Add the entry without asking
         #[arg(long)]
         yes: bool,
     },
@@ -79,7 +81,7 @@ pub(crate) enum DraftsCommand {
     },
     /// Print a draft
     Show {
-        /// Its name, or the path of its file from the workspace's folder
+        /// Name of the draft, or the path of its file relative to the workspace
         draft: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -87,21 +89,21 @@ pub(crate) enum DraftsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a draft changes
+    /// Show the changes in a draft
     Diff {
-        /// Its name, or the path of its file from the workspace's folder
+        /// Name of the draft, or the path of its file relative to the workspace
         draft: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
     },
-    /// Put away what was settled, and drafts that nobody handed in, once they are old
+    /// Delete old drafts that were not submitted, and copies kept to undo old submissions
     Clean {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Older than this, such as 7d; by the setting `draft.keep_days` if not given
+        /// Minimum age, such as 7d [default: the setting `draft.keep_days`]
         #[arg(long, value_name = "TIME", value_parser = duration)]
         older_than: Option<std::time::Duration>,
-        /// Empty the drafts folder: delete all drafts, and reject what waits for a decision
+        /// Empty the drafts folder: delete all drafts and reject all waiting submissions
         #[arg(long, conflicts_with = "older_than")]
         all: bool,
         /// With --all: do not ask for confirmation
@@ -111,12 +113,14 @@ pub(crate) enum DraftsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Switch the tools off in a workspace; `assize work --mode text` still proposes patches
+    /// Switch the draft tools off in a workspace
+    ///
+    /// `assize work --mode text` still proposes patches.
     Off {
         #[command(flatten)]
         workspace: WorkspaceArgs,
     },
-    /// Switch the tools on again
+    /// Switch the draft tools on again
     On {
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -125,21 +129,21 @@ pub(crate) enum DraftsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateCommand {
-    /// List what waits for you
+    /// List submissions that wait for your decision
     #[command(visible_alias = "list")]
     Ls {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// And what was settled
+        /// Also list settled submissions
         #[arg(long)]
         all: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show one submission: what it changes, what speaks against it
+    /// Show a submission: its changes and the gate's reasons
     Show {
-        /// Its number
+        /// Number of the submission
         submission: String,
         #[command(flatten)]
         workspace: WorkspaceArgs,
@@ -147,31 +151,31 @@ pub(crate) enum GateCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Apply what waits for you
+    /// Accept submissions and apply their changes
     Accept {
-        /// Its number, or several
+        /// Numbers of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Even if a file has changed since: the draft replaces what is there (`undo` brings it back)
+        /// Overwrite files that have changed since (`undo` restores them)
         #[arg(long)]
         force: bool,
     },
-    /// Send back what waits for you
+    /// Reject submissions
     Reject {
-        /// Its number, or several
+        /// Numbers of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// What the worker is told
+        /// Reason, which the agent that submitted the draft can read
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },
-    /// Take back what was applied: the files are again what they were, byte for byte
+    /// Undo applied submissions: restore the files byte for byte
     Undo {
-        /// Its number, or several
+        /// Numbers of the submissions
         #[arg(required = true)]
         submissions: Vec<String>,
         #[command(flatten)]
@@ -181,12 +185,13 @@ pub(crate) enum GateCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Look whether anything in the log was changed, removed, reordered or cut off
+    /// Check the log for changed, removed, reordered or cut-off entries
     Verify {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// A head that the log had, which must still be in it: a line of `assize audit head`, @FILE or - for lines of
-        /// them, or ID:HASH
+        /// Earlier head that must still be in the log: a line of `assize audit head`, @FILE, - or ID:HASH
+        ///
+        /// @FILE and - (standard input) contain one head per line.
         #[arg(long, value_name = "HEAD")]
         since: Option<String>,
         /// Print as JSON
@@ -199,10 +204,10 @@ pub(crate) enum AuditCommand {
     Show {
         #[command(flatten)]
         workspace: WorkspaceArgs,
-        /// Only what concerns this task
+        /// Only entries about this task
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
-        /// Only paths that were refused
+        /// Only refused paths
         #[arg(long)]
         refused: bool,
         /// Print as JSON
@@ -213,38 +218,41 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct WorkArgs {
-    /// What is to be done to the files; `-` reads it from standard input. The contract's goal if not given
+    /// Task; `-` reads it from standard input [default: the goal in the contract]
     pub(crate) task: Option<String>,
 
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,
 
-    /// How the model works: tools, text (its answers are read for file blocks) or auto (tools, and text if it
-    /// calls none)
-    #[arg(long, value_name = "MODE", value_parser = Mode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
+    /// How the model edits: tools, text (file blocks in its answers) or auto
+    ///
+    /// `auto` offers tools, and falls back to text if the model calls none.
+    #[arg(long, value_name = "MODE", value_parser = WorkMode::NAMES.to_vec(), default_value = "tools", hide_possible_values = true, conflicts_with = "resume")]
     pub(crate) mode: String,
 
-    /// Without tools: show the model this file; can be repeated. Files that the task names are shown anyway
+    /// Without tools: show the model this file; can be repeated
+    ///
+    /// Files that the task names are always shown.
     #[arg(long = "file", value_name = "PATH", conflicts_with = "resume")]
     pub(crate) files: Vec<String>,
 
-    /// What the task is called; as the contract says, or by a name of its own, if not given
+    /// Task id [default: the one in the contract, or a generated one]
     #[arg(long, value_name = "NAME", conflicts_with = "resume")]
     pub(crate) task_id: Option<String>,
 
-    /// Calls to the model at most
+    /// Maximum number of model calls
     #[arg(long, value_name = "NUMBER", default_value_t = MAX_STEPS, value_parser = whole(1..=500), conflicts_with = "resume")]
     pub(crate) max_steps: u32,
 
-    /// Rejections at most
+    /// Maximum number of rejections
     #[arg(long, value_name = "NUMBER", default_value_t = MAX_REJECTIONS, value_parser = whole(1..=100), conflicts_with = "resume")]
     pub(crate) max_rejections: u32,
 
-    /// Print what it came to as one JSON object
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Say nothing but what it came to
+    /// Print only the result
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
@@ -252,7 +260,7 @@ pub(crate) struct WorkArgs {
     pub(crate) gate: GateArgs,
 
     #[command(flatten)]
-    pub(crate) again: Again,
+    pub(crate) again: ResumeFlags,
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,

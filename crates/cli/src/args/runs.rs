@@ -1,15 +1,15 @@
-//! `assize runs` and `assize sessions`: what can be typed.
+//! Arguments of `assize runs` and `assize sessions`.
 
 use std::path::PathBuf;
 
-use assize_consult::At;
+use assize_consult::ForkPoint;
 use assize_run::RunKind;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::ModelArgs;
 
-/// Reads a kind of run.
+/// Value parser for the kind of a run.
 fn run_kinds() -> impl TypedValueParser<Value = RunKind> {
     let names = PossibleValuesParser::new(RunKind::ALL.map(RunKind::name));
     names.try_map(|name| name.parse::<RunKind>())
@@ -17,143 +17,144 @@ fn run_kinds() -> impl TypedValueParser<Value = RunKind> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List runs, the latest first
+    /// List runs, latest first
     #[command(visible_alias = "ls")]
     List {
         /// Only runs of this kind: run, eval, debate, consult or work
         #[arg(long, value_parser = run_kinds(), hide_possible_values = true)]
         kind: Option<RunKind>,
-        /// Only runs that stand so
+        /// Only runs with this status
         #[arg(long, value_enum)]
         status: Option<StatusFilter>,
-        /// Only runs whose title holds this
+        /// Only runs whose title contains this text
         #[arg(long, value_name = "TEXT")]
         title: Option<String>,
-        /// At most so many; 0 for all
+        /// Maximum number of runs to list; 0 for all
         #[arg(long, value_name = "NUMBER", default_value_t = 20)]
         limit: usize,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show one run: how it stands, what it came to
+    /// Show the status and result of a run
     Show {
-        /// Its name, the beginning of it, or `latest`
+        /// Id of the run, a prefix of it, or `latest`
         run: String,
-        /// Show what was said
+        /// Also show the transcripts
         #[arg(long)]
         transcripts: bool,
-        /// Show its events
+        /// Also show the events
         #[arg(long)]
         events: bool,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Go on with a run that was stopped
+    /// Resume a stopped run
     Resume(ResumeArgs),
-    /// Start a new debate or consultation from an earlier one, and go another way from a place on
+    /// Fork a debate or consultation: start a new run that differs from a given round on
     Fork(Box<ForkRunArgs>),
-    /// List the files that a run left, or take them: of a program, or the documents of a consultation
+    /// List or copy the files of a run, such as a program's output or a consultation's documents
     Files {
-        /// Its name, the beginning of it, or `latest`
+        /// Id of the run, a prefix of it, or `latest`
         run: String,
-        /// Take them into this folder; what is there already is not written over
+        /// Copy the files to this folder; existing files are not overwritten
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write all that is kept of a run as one JSON document
+    /// Export all stored data of a run as one JSON document
     Export {
-        /// Its name, the beginning of it, or `latest`
+        /// Id of the run, a prefix of it, or `latest`
         run: String,
-        /// To this file, which must not exist; to standard output by default, or with `-`
+        /// Output file, which must not exist; `-` is standard output [default: -]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Stop a run, whichever process works on it: there it ends with its next step, and can be taken up again
+    /// Cancel a run, whichever process executes it
+    ///
+    /// That process stops at its next step. The run can be resumed.
     Cancel {
-        /// Its name, the beginning of it, or `latest`
+        /// Id of the run, a prefix of it, or `latest`
         run: String,
     },
-    /// Remove runs with all that belongs to them
+    /// Remove runs and all their data
     Rm {
-        /// Their names, or the beginnings of them
+        /// Ids of the runs, or prefixes of the ids
         #[arg(required = true, value_name = "RUN")]
         runs: Vec<String>,
-        /// Even if a process works on them, or may: what it does from then on is lost
+        /// Even if another process holds the lease, whose further results are lost
         #[arg(long)]
         force: bool,
     },
 }
 
-/// `assize runs resume`: what can be typed.
+/// Arguments of `assize runs resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// Its name, the beginning of it, or `latest`
+    /// Id of the run, a prefix of it, or `latest`
     pub(crate) run: String,
-    /// Even if a process works on it, or may
+    /// Even if another process holds the lease
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Of a consultation or a program: write what it leaves into this folder
+    /// Write the files of a program or consultation to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Print what it comes to as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing but what it comes to
+    /// Print only the result
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Spend at most so many dollars, all in all; as before if not given
+    /// Maximum total cost, in dollars [default: as before]
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
-    /// Use at most so many tokens, all in all; as before if not given
+    /// Maximum total number of tokens [default: as before]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
 }
 
-/// `assize runs fork`: what can be typed.
+/// Arguments of `assize runs fork`.
 #[derive(Debug, Args)]
 pub(crate) struct ForkRunArgs {
-    /// Its name, the beginning of it, or `latest`
+    /// Id of the run, a prefix of it, or `latest`
     pub(crate) run: String,
-    /// Ask everything from here on again: `m3/round-4` of a consultation, `round-4` of all debates
+    /// Ask again from here on: `m3/round-4` (one move), `round-4` (every debate)
     #[arg(long, value_name = "PLACE")]
-    pub(crate) at: Option<At>,
-    /// From there on, tell someone to be somebody else: critic=…, D1=… and so on, or critic=@FILE; can
-    /// be repeated
-    #[arg(long = "set", value_name = "WHO=WORDS", requires = "at")]
+    pub(crate) at: Option<ForkPoint>,
+    /// Replace a role's persona from that round on: critic=…, D1=… or critic=@FILE; can be repeated
+    #[arg(long = "set", value_name = "ROLE=PROMPT", requires = "at")]
     pub(crate) set: Vec<String>,
-    /// Another provider
+    /// Use another provider
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Another model, or ROLE=MODEL for one role of a consultation; can be repeated
+    /// Use another model, or ROLE=MODEL for one role of a consultation; can be repeated
     #[arg(long = "model", value_name = "MODEL")]
     pub(crate) models: Vec<String>,
-    /// Spend at most so many dollars
+    /// Maximum cost, in dollars
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
-    /// Use at most so many tokens
+    /// Maximum number of tokens
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<String>,
-    /// Of a consultation: write everything into this folder
+    /// Write all documents of a consultation to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Of a consultation: spend what it takes without asking
+    /// Do not ask for confirmation of a consultation's estimated cost
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Print what it comes to as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing but what it comes to
+    /// Print only the result
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
 impl ForkRunArgs {
-    /// The flags about models, as every command that calls a model has them.
+    /// These flags as the model flags of the command that executes the run.
     pub(crate) fn model(&self) -> ModelArgs {
         ModelArgs {
             provider: self.provider.clone(),
@@ -166,23 +167,23 @@ impl ForkRunArgs {
 }
 
 impl ResumeArgs {
-    /// The flags about models, as every command that calls a model has them.
+    /// These flags as the model flags of the command that executes the run.
     pub(crate) fn model(&self) -> ModelArgs {
         let (max_cost, max_tokens) = (self.max_cost.clone(), self.max_tokens.clone());
         ModelArgs { max_cost, max_tokens, ..ModelArgs::default() }
     }
 }
 
-/// How a run can stand.
+/// Status that `assize runs list` filters by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatusFilter {
-    /// A process works on it
+    /// A process is executing it
     Running,
-    /// Its process is gone, before the end
+    /// Its process ended before the run was finished
     Stopped,
     Done,
     Failed,
-    /// Somebody stopped it
+    /// A user cancelled it
     Cancelled,
 }
 
@@ -207,7 +208,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show the files of a session, and where they are
+    /// Show the files of a session and their folder
     Show {
         name: String,
         /// Print as JSON

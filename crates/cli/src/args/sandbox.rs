@@ -1,4 +1,4 @@
-//! Sandboxes: what can be typed.
+//! Arguments of `assize sandbox`, `attack` and `image`, and the sandbox flags that other commands share.
 
 use std::path::PathBuf;
 
@@ -7,45 +7,45 @@ use clap::{Args, Subcommand};
 
 use super::{FlagSetting, given, pair, time_to_live};
 
-/// The flags of every command that makes a sandbox.
+/// Flags of every command that creates a sandbox.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxArgs {
-    /// jail, docker, microvm, at-least=NAME, or auto (the best there is for this, said aloud)
+    /// Isolation: jail, docker, microvm, at-least=NAME, or auto (best available for the command)
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// The image whose files are seen; not for a jail, which sees this machine's own
+    /// Image with the sandbox's files; not for a jail, which uses the files of this machine
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
 
-    /// How long it may run, in seconds [default: 30]
+    /// Time limit, in seconds [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<String>,
 
-    /// Memory, such as 256M [default: 256M]
+    /// Memory limit [default: 256M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
 
-    /// Processors, such as 0.5 [default: 0.5]
+    /// CPU limit, in processors [default: 0.5]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) cpus: Option<String>,
 
-    /// Processes and threads [default: 128]
+    /// Maximum number of processes and threads [default: 128]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) processes: Option<String>,
 
-    /// What is kept of each of standard output and standard error [default: 8M]
+    /// Maximum size of standard output and of standard error; the rest is cut [default: 8M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) output: Option<String>,
 
-    /// Files that it can write, which are kept in memory [default: 64M]
+    /// Maximum size of written files, which are kept in memory [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<String>,
 }
 
 impl SandboxArgs {
-    /// The flags as settings: key, flag, value.
+    /// Settings given by these flags.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         given([
             (SettingKey::SandboxIsolation, "--isolation", &self.isolation),
@@ -61,12 +61,12 @@ impl SandboxArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
-    /// Make a sandbox, if there is none of that name
+    /// Create a sandbox, unless one of that name exists
     Create(Box<CreateArgs>),
-    /// List your sandboxes, whichever process made them
+    /// List your sandboxes, whichever process created them
     #[command(visible_alias = "list")]
     Ls {
-        /// Only those with this label; can be repeated
+        /// Only sandboxes with this label; can be repeated
         #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
         labels: Vec<(String, String)>,
         /// Print as JSON
@@ -76,55 +76,55 @@ pub(crate) enum SandboxCommand {
     /// Run a program in a sandbox
     Exec {
         #[command(flatten)]
-        run: OfRun,
-        /// The sandbox
+        run: RunFlag,
+        /// Name of the sandbox
         name: String,
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<String>,
-        /// The folder that it starts in [default: /workspace]
+        /// Working folder of the program [default: /workspace]
         #[arg(long, value_name = "FOLDER")]
         cwd: Option<String>,
-        /// Set a variable of its environment; can be repeated
+        /// Set an environment variable of the program; can be repeated
         #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
         env: Vec<(String, String)>,
-        /// How long it may run, in seconds; never longer than the sandbox allows
+        /// Time limit, in seconds; at most that of the sandbox
         #[arg(long, value_name = "SECONDS")]
         timeout: Option<f64>,
-        /// Let its output drive the terminal
+        /// Pass terminal control codes of the output through
         #[arg(long)]
         raw: bool,
     },
-    /// Copy a file or folder into a sandbox or out of it
+    /// Copy a file or folder into or out of a sandbox
     Cp {
         #[command(flatten)]
-        run: OfRun,
-        /// PATH, or SANDBOX:PATH
+        run: RunFlag,
+        /// Source: PATH or SANDBOX:PATH
         from: String,
-        /// PATH, or SANDBOX:PATH
+        /// Destination: PATH or SANDBOX:PATH
         to: String,
     },
-    /// Remove sandboxes, with all that runs in them
+    /// Remove sandboxes and stop the programs in them
     Rm {
         #[command(flatten)]
-        run: OfRun,
-        /// Their names
+        run: RunFlag,
+        /// Names of the sandboxes
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Hold a sandbox that `create` asked for
+    /// Create a sandbox and keep it alive (started by `create`)
     #[command(hide = true)]
     Hold(Box<CreateArgs>),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OfRun {
-    /// Sandboxes of this run, instead of those that were made by hand
+pub(crate) struct RunFlag {
+    /// Use the sandboxes of this run instead of those created with `assize sandbox create`
     #[arg(long, value_name = "ID")]
     pub(crate) run: Option<String>,
 }
 
-impl OfRun {
+impl RunFlag {
     pub(crate) fn id(&self) -> Option<&str> {
         self.run.as_deref()
     }
@@ -132,18 +132,18 @@ impl OfRun {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// Its name: lower-case letters, digits and `-`
+    /// Name: lower-case letters, digits and `-`
     pub(crate) name: String,
 
-    /// Say something about it; can be repeated
+    /// Attach a label; can be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) labels: Vec<(String, String)>,
 
-    /// How long it lives, such as 30m or 2h
+    /// Time to live, such as 30m or 2h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time_to_live)]
     pub(crate) ttl: std::time::Duration,
 
-    /// Where it should be, for those who have more than one place
+    /// Preferred region, for a deployment with several
     #[arg(long, value_name = "NAME")]
     pub(crate) region: Option<String>,
 
@@ -153,79 +153,78 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackArgs {
-    /// Try the gate of drafts with its labelled corpora, in place of sandboxes
+    /// Attack the gate with its labelled corpora instead of the sandboxes
     #[arg(long)]
     pub(crate) gate: bool,
 
-    /// jail, docker, microvm or at-least=NAME; all that can be made here if not said. With `--gate`, where the project's
-    /// tests run
+    /// Isolation to attack: jail, docker, microvm or at-least=NAME [default: all available]
+    ///
+    /// With `--gate`: isolation in which the project's tests run.
     #[arg(long, value_name = "NAME")]
     pub(crate) isolation: Option<String>,
 
-    /// Only probes or cases with this in their names, such as `network/` or `secrets/`
+    /// Only probes or cases whose names contain this, such as `network/` or `secrets/`
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 
-    /// Show every probe or case, not only those that got out
+    /// Show every probe or case, not only failures
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// Print every probe or case with its outcome and its control as one JSON object
+    /// Print every probe or case with its outcome and its control as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl AttackArgs {
-    /// The flags as settings: key, flag, value. Probes go through all sandboxes that are named; the gate uses the one
-    /// that the settings choose.
+    /// Settings given by these flags. Probes attack every matching backend, so only `--gate` sets `sandbox.isolation`.
     pub(crate) fn settings(&self) -> Vec<FlagSetting> {
         let isolation = self.isolation.clone().filter(|_| self.gate);
         given([(SettingKey::SandboxIsolation, "--isolation", &isolation)])
     }
 }
 
-/// What an image is for.
+/// Kind of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ImageFor {
-    /// Containers, by Docker or Podman
+pub(crate) enum ImageKind {
+    /// For containers (Docker or Podman)
     Docker,
-    /// Machines of their own
+    /// For microVMs
     Microvm,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Make the image that containers are made from, or machines: a small Debian with Python, from packages
-    /// alone
+    /// Build an image for containers or microVMs: a small Debian with Python, from packages
     Build {
-        /// What is to be made from it
-        #[arg(value_enum, default_value_t = ImageFor::Docker, value_name = "KIND")]
-        kind: ImageFor,
-        /// For containers: make one of this image instead, which the engine must have already
+        /// Kind of the image
+        #[arg(value_enum, default_value_t = ImageKind::Docker, value_name = "KIND")]
+        kind: ImageKind,
+        /// For containers: derive the image from this one, which the engine must already have
         #[arg(long, value_name = "IMAGE", conflicts_with_all = ["kernel", "modules", "rootfs"])]
         from: Option<String>,
-        /// For machines: this kernel instead of Debian's
+        /// For microVMs: use this kernel instead of Debian's
         #[arg(long, value_name = "FILE")]
         kernel: Option<PathBuf>,
-        /// The folder of that kernel's modules, unless all that a machine needs is part of it
+        /// Folder of that kernel's modules, unless all needed drivers are built in
         #[arg(long, value_name = "FOLDER", requires = "kernel")]
         modules: Option<PathBuf>,
-        /// For machines: this root file system instead of Debian's, as `tar` archives it
+        /// For microVMs: use this root file system (a tar archive) instead of Debian's
         #[arg(long, value_name = "TAR")]
         rootfs: Option<PathBuf>,
-        /// Say nothing of how it goes
+        /// Suppress progress output
         #[arg(long, short)]
         quiet: bool,
     },
-    /// List the images that assize made
+    /// List the images that assize built
     Ls {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove images that assize made
+    /// Remove images that assize built
     Rm {
-        /// Their names
+        /// Names of the images
         #[arg(required = true, value_name = "IMAGE")]
         names: Vec<String>,
     },

@@ -1,4 +1,4 @@
-//! `assize attack --gate`: the labelled corpora against the gate, as the settings have it.
+//! `assize attack --gate`: runs the labelled corpora against the gate, with the current settings.
 
 use assize_service::Services;
 use assize_service::attack::{
@@ -55,7 +55,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     lines.extend(shown.filter(|case| verbose || !case.is_right()).map(line));
     let count = card.count();
     let verdict = match (count.got_through, count.held_up) {
-        (0, 0) => paint(GOOD.bold(), format!("as labelled: {} stopped", count.stopped)),
+        (0, 0) => paint(GOOD.bold(), format!("all as labelled: {} stopped", count.stopped)),
         (0, held_up) => paint(BAD.bold(), format!("{held_up} controls were stopped")),
         (through, 0) => paint(BAD.bold(), format!("{through} got through")),
         (through, held_up) => {
@@ -67,7 +67,7 @@ fn as_text(card: &GateScorecard, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// The line of a class.
+/// Row of the scorecard for one class of cases.
 fn row(class: &GateClass) -> String {
     if let Some(why) = &class.not_applicable {
         let text = format!("- {:<30} not applicable here: {why}", class.title);
@@ -91,7 +91,7 @@ fn row(class: &GateClass) -> String {
     )
 }
 
-/// The line of a case.
+/// Line for one case.
 fn line(case: &GateCase) -> String {
     let (outcome, style) = match (case.kind, case.outcome) {
         _ if !case.is_right() && case.known => ("known gap", DIM),
@@ -104,7 +104,8 @@ fn line(case: &GateCase) -> String {
     paint(style, harmless(&text))
 }
 
-/// Tells by the exit code what got through. Where controls are stopped, the figures of their class mean little.
+/// Fails, which sets the exit code, if a hostile case got through or a control was stopped. Stopped controls make the
+/// figures of their class unreliable.
 fn verdict(card: &GateScorecard) -> Result<(), Failure> {
     let count = card.count();
     let message = match (count.got_through, count.held_up) {
@@ -112,6 +113,6 @@ fn verdict(card: &GateScorecard) -> Result<(), Failure> {
         (0, held_up) => format!("the gate stopped {held_up} harmless cases"),
         (through, _) => format!("{through} hostile cases got through the gate"),
     };
-    let hint = "look at the settings `draft.…` with `assize config`; with the defaults, please report this";
+    let hint = "check the settings `draft.…` with `assize config show`; with the defaults, please report this";
     Err(Failure::new(FailureKind::Verdict, message).hint(hint))
 }

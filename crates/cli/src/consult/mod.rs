@@ -1,4 +1,4 @@
-//! `assize consult`: a company's options on trial.
+//! `assize consult`: puts a company's options on trial.
 
 mod progress;
 pub(crate) mod show;
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use assize_config::Settings;
 use assize_consult::sources::files;
 use assize_consult::{
-    ConsultAsk, ConsultJob, ConsultPlan, Estimate, Personas, Report, SourceName, mermaid,
+    ConsultJob, ConsultPersonas, ConsultPlan, ConsultReport, ConsultRequest, DataSource, Estimate,
+    mermaid,
 };
-use assize_run::{Finished, Origin, Planned, RunKind, Signal, Trial};
+use assize_run::{CompletedRun, PlannedRun, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
 use assize_service::reading;
 use assize_types::{Cancel, Failure, FailureKind, Money};
@@ -26,8 +27,8 @@ use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Consultation;
 
-/// The longest file of personas, in MiB.
-const LONGEST: u64 = 1;
+/// Maximum size of the personas file, in MiB.
+const MAX_PERSONAS_MIB: u64 = 1;
 
 pub(crate) async fn run(
     args: ConsultArgs,
@@ -37,7 +38,7 @@ pub(crate) async fn run(
     services.settings.refuse_withheld()?;
     let fork = args.fork.fork_of()?;
     if args.export_personas {
-        return out(&Personas::default().to_file());
+        return out(&ConsultPersonas::default().to_file());
     }
     if args.graph {
         return out(&mermaid()?);
@@ -47,7 +48,7 @@ pub(crate) async fn run(
     }
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
     let models = args.model.by_role();
-    // What cannot be consulted on leaves no store behind.
+    // Validated before the store is opened, so that an invalid request creates no store.
     let fresh = match (&args.again.resume, &fork) {
         (None, None) => {
             Some(ConsultPlan::fresh(ask(&args)?, &services.settings, &services.environment).await?)
@@ -57,7 +58,7 @@ pub(crate) async fn run(
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
     let (mut plan, origin) = match (fresh, fork) {
-        (Some(plan), _) => (plan, Origin::New),
+        (Some(plan), _) => (plan, RunOrigin::New),
         (None, Some((parent, request))) => {
             let (parent, origin) = runner.forkable(&parent, RunKind::Consult).await?;
             (ConsultPlan::forked(&parent, &request, models, &*store).await?, origin)
@@ -76,7 +77,7 @@ pub(crate) async fn run(
         show_estimate(estimate, job.in_a_row, job.gateway.is_rehearsal(), args.json)?;
         return job.gateway.check_price(estimate.cost);
     }
-    ask_before(&args, &services.settings, &planned)?;
+    confirm_cost(&args, &services.settings, &planned)?;
     let mut trial = planned.open().await?;
     let job = &trial.job;
     let (calls, rounds, ledger) = (job.calls(), job.input.rounds, trial.ledger.clone());
@@ -86,27 +87,27 @@ pub(crate) async fn run(
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial, services: &services };
+    let output = RunOutput { args: &args, trial, services: &services };
     match finished {
-        Ok(finished) => sitting.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
+        Ok(finished) => output.finish(finished).await,
+        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
     }
 }
 
-/// What was asked for.
-fn ask(args: &ConsultArgs) -> Result<ConsultAsk, Failure> {
-    if args.sources.contains(&args::SourceName::Files) && args.data.is_none() {
+/// Request for a new consultation.
+fn ask(args: &ConsultArgs) -> Result<ConsultRequest, Failure> {
+    if args.sources.contains(&args::SourceArg::Files) && args.data.is_none() {
         let message = "`--source files` needs a folder: `--data FOLDER`";
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let personas = args.personas.as_deref();
-    let read = |path| input::from_file("the file of personas", LONGEST, path);
-    let source = |name: &args::SourceName| match name {
-        args::SourceName::Edgar => SourceName::Edgar,
-        args::SourceName::Files => SourceName::Files,
-        args::SourceName::Synthetic => SourceName::Synthetic,
+    let read = |path| input::from_file("the personas file", MAX_PERSONAS_MIB, path);
+    let source = |name: &args::SourceArg| match name {
+        args::SourceArg::Edgar => DataSource::Edgar,
+        args::SourceArg::Files => DataSource::Files,
+        args::SourceArg::Synthetic => DataSource::Synthetic,
     };
-    Ok(ConsultAsk {
+    Ok(ConsultRequest {
         ticker: args.ticker.clone(),
         name: args.name.clone(),
         sources: args.sources.iter().map(source).collect(),
@@ -120,11 +121,11 @@ fn ask(args: &ConsultArgs) -> Result<ConsultAsk, Failure> {
     })
 }
 
-/// Asks before more is spent than may be spent unasked.
-fn ask_before(
+/// Asks for confirmation if the estimated cost exceeds `consult.confirm_above`.
+fn confirm_cost(
     args: &ConsultArgs,
     settings: &Settings,
-    planned: &Planned<ConsultJob>,
+    planned: &PlannedRun<ConsultJob>,
 ) -> Result<(), Failure> {
     let job = &planned.job;
     let Some(estimate) = job.estimate.as_ref().filter(|_| planned.is_new()) else {
@@ -136,7 +137,7 @@ fn ask_before(
     if let (Some(cap), Some(least)) = (*settings.budget.max_cost, estimate.cached.known())
         && cap < least
     {
-        terminal::warn(&format!("`--max-cost` of {cap} is less than it is likely to take: {what}"));
+        terminal::warn(&format!("`--max-cost` of {cap} is below the estimate: {what}"));
     }
     if args.yes || job.to_be_confirmed().is_none() {
         if !args.quiet && cost.known() != Some(Money::ZERO) {
@@ -145,52 +146,54 @@ fn ask_before(
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("this would take {what}, which is more than may be spent unasked");
-        let hint = "say so with `--yes`, or set `consult.ask_above`; `--max-cost` is a hard limit";
+        let message = format!("confirmation required: this would take {what}");
+        let hint =
+            "confirm with `--yes`, or raise `consult.confirm_above`; `--max-cost` is a hard limit";
         return Err(Failure::new(FailureKind::Budget, message).hint(hint));
     }
-    note(&format!("This takes {what}. Go on? [y/N]"));
+    note(&format!("This takes {what}. Continue? [y/N]"));
     let mut line = String::new();
     let _ = std::io::stdin().lock().read_line(&mut line);
     match line.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => {
-            Err(Failure::new(FailureKind::Interrupted, "you did not say yes, so nothing was spent"))
-        }
+        _ => Err(Failure::new(FailureKind::Interrupted, "not confirmed, so nothing was spent")),
     }
 }
 
-/// One consultation that came to its end.
-struct Sitting<'a> {
+/// Prints the result of a consultation, as the flags request.
+struct RunOutput<'a> {
     args: &'a ConsultArgs,
     trial: Trial<ConsultJob>,
     services: &'a Services,
 }
 
-impl Sitting<'_> {
-    async fn finish(&self, finished: Finished<Report>) -> Result<(), Failure> {
+impl RunOutput<'_> {
+    async fn finish(&self, finished: CompletedRun<ConsultReport>) -> Result<(), Failure> {
         let Trial { store, run, .. } = &self.trial;
-        // It is paid for: it is shown even if it could not be kept.
-        let told = match self.args.json || self.args.out.is_some() {
+        // The result is paid for, so it is printed even if it could not be stored.
+        let updates = match self.args.json || self.args.out.is_some() {
             true => reading::status_updates(&**store, run).await.unwrap_or_default(),
             false => Value::Null,
         };
-        self.show(&finished.report, &told)?;
+        self.show(&finished.report, &updates)?;
         finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Consult, &run.id));
             error.into()
         })
     }
 
-    fn show(&self, report: &Report, told: &Value) -> Result<(), Failure> {
+    fn show(&self, report: &ConsultReport, updates: &Value) -> Result<(), Failure> {
         if self.args.json {
-            out_json(&assize_consult::consultation(report, told))?;
+            out_json(&assize_consult::consultation(report, updates))?;
         } else {
             show::lines(report).iter().try_for_each(|line| out_line(line))?;
         }
         if let Some(folder) = &self.args.out {
-            let count = show::write(folder, report, told, &self.services.environment)?;
-            note(&format!("{count} files are in `{}`; begin with report.html", folder.display()));
+            let count = show::write(folder, report, updates, &self.services.environment)?;
+            note(&format!(
+                "{count} files written to `{}`; start with report.html",
+                folder.display()
+            ));
         }
         if !self.args.quiet && !self.args.json {
             let totals = self.trial.totals();

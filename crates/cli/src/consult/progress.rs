@@ -1,29 +1,30 @@
-//! Progress of a consultation: its layer, its agents and its debates.
+//! Progress of a consultation: current layer, active agents, and debates.
 
 use std::collections::BTreeMap;
 
-use assize_consult::{Part, Place};
-use assize_run::{EffectStage, Event, Key, Layer, RunEvent, Signal};
+use assize_consult::{CallPosition, CallPurpose};
+use assize_run::{ConsultLayer, EffectKey, EffectStage, GraphEvent, RunEvent, Signal};
 
-use crate::progress::{Consumption, View};
+use crate::progress::{ProgressView, RunUsage};
 use crate::terminal::{self, DIM, paint};
 
-/// View of a consultation.
+/// Progress view of a consultation.
 #[derive(Default)]
 pub(super) struct Consultation {
     calls: u64,
     rounds: u32,
     layer: String,
-    /// Those who are at work on it.
+    /// Agents at work in the current layer.
     agents: Vec<String>,
-    /// Of the calls that were planned.
+    /// Planned calls that have finished.
     done: u64,
+    /// Planned calls whose answers came from the journal.
     replayed: u64,
-    /// What was asked again, and summaries.
+    /// Finished calls that were not planned: retries and summaries.
     extra: u64,
-    /// The last tenth of all calls that was told of in a line.
+    /// Last tenth of the planned calls that was reported in a line.
     tenth: u64,
-    /// The round of each debate, and its score once there is one.
+    /// Round of each debate, and its score once it has one.
     debates: BTreeMap<u32, (u32, Option<u64>)>,
 }
 
@@ -32,23 +33,23 @@ impl Consultation {
         Consultation { calls, rounds, ..Consultation::default() }
     }
 
-    /// Notes a signal; gives the line that says what it is about, if one does.
-    pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &Consumption) -> Option<String> {
+    /// Processes a signal; returns a line to print, if it is worth one.
+    pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
         let line = match signal {
             Signal::Effect { key, stage } => self.count(key, *stage, so_far.seconds),
-            Signal::Event { event, .. } => self.hear(event),
+            Signal::Event { event, .. } => self.on_event(event),
             _ => None,
         }?;
         let line = format!("{line} · {} · {}", self.counted(), so_far.spent);
         Some(paint(DIM, terminal::harmless(&line)))
     }
 
-    fn count(&mut self, key: &Key, stage: EffectStage, seconds: u64) -> Option<String> {
-        let place = Place::of(key);
+    fn count(&mut self, key: &EffectKey, stage: EffectStage, seconds: u64) -> Option<String> {
+        let place = CallPosition::of(key);
         let replayed = matches!(stage, EffectStage::Replayed | EffectStage::Inherited);
         match stage {
             EffectStage::Started | EffectStage::Failed => return None,
-            // The end of a debate is an effect, and no call.
+            // The end of a debate is an effect but not a call.
             _ if key.segments().last().is_some_and(|last| last.starts_with("verdict-")) => {
                 return None;
             }
@@ -59,17 +60,19 @@ impl Consultation {
             }
         }
         let number = key.segments().next().and_then(|first| first.strip_prefix('m')?.parse().ok());
-        if let (Some(number), Some(Place { part: Part::Answer, round: Some(round), .. })) =
-            (number, place)
+        if let (
+            Some(number),
+            Some(CallPosition { part: CallPurpose::Answer, round: Some(round), .. }),
+        ) = (number, place)
         {
             let debate = self.debates.entry(number).or_default();
             debate.0 = debate.0.max(round);
         }
-        self.tell_tenths(seconds)
+        self.report_tenth(seconds)
     }
 
-    /// A line for each tenth of the calls, while moves are debated.
-    fn tell_tenths(&mut self, seconds: u64) -> Option<String> {
+    /// Line for each tenth of the planned calls, while moves are debated.
+    fn report_tenth(&mut self, seconds: u64) -> Option<String> {
         let tenth = 10 * self.done / self.calls.max(1);
         let rounds = self.debates.values().filter(|(_, score)| score.is_none());
         let rounds = rounds.map(|(round, _)| *round);
@@ -84,13 +87,13 @@ impl Consultation {
         })
     }
 
-    fn hear(&mut self, event: &Event) -> Option<String> {
+    fn on_event(&mut self, event: &GraphEvent) -> Option<String> {
         match RunEvent::read(&event.name, &event.payload)? {
             RunEvent::LayerStart { layer, .. } => {
                 self.layer = match layer {
-                    Layer::Number(0) => "gathering what is known".to_owned(),
-                    Layer::Number(1) => "inferring: F1 and F2".to_owned(),
-                    Layer::Number(2) => "analysts propose moves".to_owned(),
+                    ConsultLayer::Number(0) => "gathering data".to_owned(),
+                    ConsultLayer::Number(1) => "inferring: F1 and F2".to_owned(),
+                    ConsultLayer::Number(2) => "analysts propose moves".to_owned(),
                     _ => "debating the moves".to_owned(),
                 };
                 self.agents.clear();
@@ -103,7 +106,7 @@ impl Consultation {
             RunEvent::AgentComplete { agent_id, output, .. } => {
                 self.agents.retain(|agent| *agent != agent_id);
                 Some(match output.is_empty() {
-                    true => format!("{agent_id} gave nothing that can be used"),
+                    true => format!("{agent_id} gave no usable answer"),
                     false => format!("{agent_id} wrote {}", output.join(", ")),
                 })
             }
@@ -119,7 +122,7 @@ impl Consultation {
         }
     }
 
-    /// How long it will still take, going by what it has taken so far.
+    /// Estimated remaining time, from the time per call so far.
     fn left(&self, seconds: u64) -> String {
         let new = self.done.saturating_sub(self.replayed);
         match (new, self.calls.saturating_sub(self.done)) {
@@ -138,14 +141,14 @@ impl Consultation {
         };
         let extra = match self.extra {
             0 => String::new(),
-            count => format!(" and {count} more"),
+            count => format!(" and {count} extra"),
         };
         format!("{} of {} calls{replayed}{extra}", self.done, self.calls)
     }
 }
 
-impl View for Consultation {
-    fn lines(&self, Consumption { seconds, spent }: &Consumption) -> Vec<String> {
+impl ProgressView for Consultation {
+    fn lines(&self, RunUsage { seconds, spent }: &RunUsage) -> Vec<String> {
         let layer = match self.agents.is_empty() {
             true => self.layer.clone(),
             false => format!("{}: {}", self.layer, self.agents.join(", ")),
@@ -158,7 +161,7 @@ impl View for Consultation {
         let debates: Vec<String> = self.debates.iter().map(cell).collect();
         let in_a_line = (terminal::columns().saturating_sub(2) / 18).max(1);
         lines.extend(debates.chunks(in_a_line).map(|row| format!("  {}", row.join("  "))));
-        // The figures that matter most are on lines of their own, which narrow terminals have room for.
+        // Time and cost have separate lines, which fit into narrow terminals.
         let left = self.left(*seconds);
         lines.push(paint(DIM, format!("  {seconds} s{left} · {}", self.counted())));
         lines.push(paint(DIM, format!("  {spent}")));
@@ -166,12 +169,12 @@ impl View for Consultation {
     }
 }
 
-/// Whether a call was not planned: it was asked again, or sums up.
-fn is_extra(key: &Key, place: Option<Place>) -> bool {
+/// Whether a call was not planned: a retry or a summary.
+fn is_extra(key: &EffectKey, place: Option<CallPosition>) -> bool {
     match place {
         Some(place) => {
             let again = key.as_str().contains("-anew-");
-            again || matches!(place.part, Part::ScoreAgain | Part::Summary)
+            again || matches!(place.part, CallPurpose::ScoreAgain | CallPurpose::Summary)
         }
         None => {
             let last = key.segments().last().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What a consultation came to: as it is read, as one object, and as a folder of files.
+//! Result of a consultation: lines for the terminal, and a folder of files.
 
 use std::path::Path;
 
 use assize_config::{Environment, REHEARSAL_LABEL};
-use assize_consult::{Placed, Report, short};
+use assize_consult::{ConsultReport, RankedMove, short};
 use assize_service::files;
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind};
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use crate::terminal::{self, BOLD, DIM, WARN, paint};
 
-/// Refuses a folder in which something would be in the way, before anything is spent.
+/// Fails if the output folder is not empty, before anything is spent.
 pub(crate) fn check_empty(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     files::check_folder(folder, environment)?;
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty {
         return Ok(());
     }
-    let message = format!("there is something in `{}` already", folder.display());
-    Err(Failure::new(FailureKind::Usage, message).hint("name a new folder, or an empty one"))
+    let message = format!("the folder `{}` is not empty", folder.display());
+    Err(Failure::new(FailureKind::Usage, message).hint("name a new or an empty folder"))
 }
 
-/// What it came to, as it is read.
-pub(crate) fn lines(report: &Report) -> Vec<String> {
+/// Lines of the result.
+pub(crate) fn lines(report: &ConsultReport) -> Vec<String> {
     let mut lines = Vec::new();
     if report.spent.rehearsal {
         lines.push(format!("[{REHEARSAL_LABEL}]"));
@@ -42,8 +42,10 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
             true => String::new(),
             false => paint(WARN, format!("  [{}]", flags.join(", "))),
         };
-        let before =
-            placed.blind_score.map(|blind| format!(" (before: {blind})")).unwrap_or_default();
+        let before = placed
+            .blind_score
+            .map(|blind| format!(" (before the debate: {blind})"))
+            .unwrap_or_default();
         let line = format!(
             "{:>2}. {:<4} {:>3} of {}{before}  {}",
             placed.rank, placed.move_id, placed.total_score, placed.out_of, placed.title
@@ -64,8 +66,8 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Why a move is recommended, and what speaks against it, in three lines.
-fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
+/// Thesis of a recommended move, the best reason for it, and an unanswered objection.
+fn reasons(report: &ConsultReport, placed: &RankedMove) -> Vec<String> {
     let line = |head: &str, words: &str| {
         let words = shorten(&one_line(words), 150);
         paint(DIM, terminal::harmless(&format!("      {head}{words}")))
@@ -78,26 +80,27 @@ fn reasons(report: &Report, placed: &Placed) -> Vec<String> {
     if let Some((id, score)) = scores.clone().max_by_key(|(_, score)| score.card.total()) {
         lines.push(line(&format!("reason, {id}: "), &score.card.reasoning));
     }
-    let doubts = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
-    if let Some((id, score)) = doubts.min_by_key(|(_, score)| score.card.total()) {
-        lines.push(line(&format!("not answered, {id}: "), &score.card.unanswered));
+    let objections = scores.filter(|(_, score)| !score.card.unanswered.trim().is_empty());
+    if let Some((id, score)) = objections.min_by_key(|(_, score)| score.card.total()) {
+        lines.push(line(&format!("unanswered, {id}: "), &score.card.unanswered));
     }
     lines
 }
 
-/// Writes everything into a folder; gives how many files.
+/// Writes all documents to a folder; returns the number of files.
 pub(crate) fn write(
     folder: &Path,
-    report: &Report,
-    told: &Value,
+    report: &ConsultReport,
+    updates: &Value,
     environment: &Environment,
 ) -> Result<usize, Failure> {
-    let taken = files::keep(assize_consult::documents(report, told).into(), folder, environment)?;
+    let taken =
+        files::keep(assize_consult::documents(report, updates).into(), folder, environment)?;
     if taken.in_the_way.is_empty() {
         return Ok(taken.files.len());
     }
     let message = format!(
-        "not written, as something of that name is in `{}` already: {}",
+        "not written, because files of the same name exist in `{}`: {}",
         folder.display(),
         assize_types::text::shorten(&taken.in_the_way.join(", "), 200)
     );

@@ -1,8 +1,8 @@
-//! A consultation in the store, as it is shown, and its documents.
+//! Prints a stored consultation, and lists or copies its documents.
 
 use std::path::Path;
 
-use assize_consult::{Report, consulted, documents, logs};
+use assize_consult::{ConsultReport, consulted, documents, logs};
 use assize_service::reading;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -13,21 +13,21 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, DIM, note, out_line, paint};
 use crate::{hints, runs};
 
-/// The result in a few words, for a list.
+/// Short result, for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let moves = result["recommended_moves"].as_array()?.iter();
     let ids: Vec<&str> = moves.filter_map(|one| one["move_id"].as_str()).collect();
     Some(format!("recommended: {}", ids.join(" ")))
 }
 
-/// Adds what its JSON object has besides what every run has.
+/// Adds the transcripts to the JSON object of the run.
 pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Result<(), Failure> {
     let report = consulted(stored.run, stored.records)?;
     object["conversation_logs"] = report.map_or(Value::Null, |report| logs(&report));
     Ok(())
 }
 
-/// Shows the result, and the transcripts if they are wanted.
+/// Prints the result, and the transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let Some(report) = consulted(stored.run, stored.records)? else { return Ok(()) };
     out_line("")?;
@@ -35,13 +35,13 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     if transcripts {
         return show_transcripts(&report);
     }
-    note(&hints::transcripts("what was said", &stored.run.id));
+    note(&hints::transcripts("transcripts", &stored.run.id));
     let files = hints::runs(&format!("files {} --out FOLDER", stored.run.id));
     note(&paint(DIM, format!("all documents and the report: {files}")));
     Ok(())
 }
 
-/// Lists its files, or copies them into a folder.
+/// Lists the documents, or copies them to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -49,27 +49,27 @@ pub(crate) async fn files(
 ) -> Result<(), Failure> {
     let StoredRun { run, records, store, environment } = stored;
     let Some(report) = consulted(run, records)? else {
-        let message = format!("`{}` has come to no report yet", run.id);
+        let message = format!("`{}` has no report yet", run.id);
         let hint = hints::resume(run.kind, &run.id);
         return Err(Failure::new(FailureKind::Usage, message).hint(hint));
     };
-    let told = reading::status_updates(*store, run).await?;
+    let updates = reading::status_updates(*store, run).await?;
     if let Some(folder) = out {
         show::check_empty(folder, environment)?;
-        show::write(folder, &report, &told, environment)?;
+        show::write(folder, &report, &updates, environment)?;
     }
-    let files = documents(&report, &told).into_iter();
+    let files = documents(&report, &updates).into_iter();
     let files = files.map(|(name, bytes)| (name, bytes.len() as u64)).collect();
     runs::list_files(run, files, json!({}), json)
 }
 
-fn show_transcripts(report: &Report) -> Result<(), Failure> {
+fn show_transcripts(report: &ConsultReport) -> Result<(), Failure> {
     for placed in report.recommended_moves.iter().chain(&report.other_moves) {
         let verdict = report.policy_scores.iter().find(|one| one.move_id == placed.move_id);
         let Some(verdict) = verdict else { continue };
         terminal::out_untrusted(&format!("\n=== {} {}\n", placed.move_id, placed.title))?;
-        let said = conversations(&verdict.conversation_logs, &verdict.agents);
-        terminal::out_untrusted(&said)?;
+        let text = conversations(&verdict.conversation_logs, &verdict.agents);
+        terminal::out_untrusted(&text)?;
     }
     Ok(())
 }

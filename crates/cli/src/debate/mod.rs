@@ -1,4 +1,4 @@
-//! `assize debate`: one move on trial.
+//! `assize debate`: puts one business move on trial.
 
 mod progress;
 pub(crate) mod show;
@@ -8,9 +8,10 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use assize_consult::{
-    DebateAsk, DebateJob, DebatePersonas, DebatePlan, DebateReport, debate_mermaid, estimate, short,
+    DebateJob, DebatePersonas, DebatePlan, DebateReport, DebateRequest, debate_mermaid, estimate,
+    short,
 };
-use assize_run::{Finished, Origin, RunFailure, RunKind, Signal, Trial};
+use assize_run::{CompletedRun, RunFailure, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind, Money};
 use serde_json::json;
@@ -23,28 +24,28 @@ use crate::voice::{heading, tell_failure};
 use crate::{hints, input};
 use progress::Debate;
 
-/// The longest document, in MiB: more would fit no model.
-const LONGEST_MOVE: u64 = 1;
+/// Maximum size of the move, in MiB; no context window holds more.
+const MAX_MOVE_MIB: u64 = 1;
 
 pub(crate) async fn run(
     args: DebateArgs,
     mut services: Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    refuse_idle_flags(&args)?;
+    reject_unused_flags(&args)?;
     let fork = args.fork.fork_of()?;
     fork.iter().try_for_each(|(_, request)| request.refuse_move())?;
     if args.graph {
         return out(&debate_mermaid()?);
     }
     (services.estimate_only, services.tape) = (args.estimate, args.model.tape());
-    let ask = DebateAsk {
+    let ask = DebateRequest {
         document: document(&args, &cancel).await?,
         ticker: args.ticker.clone(),
         rounds: args.rounds,
         image: args.sandbox.image.clone(),
     };
-    // What cannot be debated leaves no store behind.
+    // Validated before the store is opened, so that an invalid request creates no store.
     let fresh = match (&args.resume, &fork) {
         (None, None) => Some(DebatePlan::fresh(&ask)?),
         _ => None,
@@ -60,7 +61,7 @@ pub(crate) async fn run(
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
     let (mut plan, origin) = match (fresh, fork) {
-        (Some(plan), _) => (plan, Origin::New),
+        (Some(plan), _) => (plan, RunOrigin::New),
         (None, Some((parent, request))) => {
             let (parent, origin) = runner.forkable(&parent, RunKind::Debate).await?;
             (DebatePlan::forked(&parent, &request, &ask, &*store).await?, origin)
@@ -78,18 +79,18 @@ pub(crate) async fn run(
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| seen.update(|view, so_far| view.see(signal, so_far));
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial };
+    let output = RunOutput { args: &args, trial };
     match finished {
-        Ok(finished) => sitting.finish(finished),
-        Err(failed) => Err(sitting.fail(failed)),
+        Ok(finished) => output.finish(finished),
+        Err(failed) => Err(output.fail(failed)),
     }
 }
 
-/// Flags that mean nothing here are refused, not forgotten.
-fn refuse_idle_flags(args: &DebateArgs) -> Result<(), Failure> {
+/// Rejects flags that would have no effect, instead of ignoring them.
+fn reject_unused_flags(args: &DebateArgs) -> Result<(), Failure> {
     let usage = |message: String| Failure::new(FailureKind::Usage, message);
     if args.take_over && args.resume.is_none() {
-        return Err(usage("`--take-over` goes with `--resume RUN`".to_owned()));
+        return Err(usage("`--take-over` requires `--resume RUN`".to_owned()));
     }
     if args.document.is_none() && args.resume.is_none() && args.fork.fork.is_none() && !args.graph {
         return Err(usage("there is no move to debate".to_owned())
@@ -100,33 +101,33 @@ fn refuse_idle_flags(args: &DebateArgs) -> Result<(), Failure> {
         ("--max-output-tokens", args.model.max_output_tokens.is_some()),
     ];
     if let Some((flag, _)) = fixed.into_iter().find(|(_, given)| args.resume.is_some() && *given) {
-        return Err(usage(format!("`{flag}` cannot change in a run that goes on"))
-            .hint("start a new one from it with `--fork RUN`"));
+        return Err(usage(format!("`{flag}` cannot be changed in a resumed run"))
+            .hint("start a new run from it with `--fork RUN`"));
     }
     Ok(())
 }
 
-/// The move that was named.
+/// Reads the move from the file or standard input.
 async fn document(args: &DebateArgs, cancel: &Cancel) -> Result<Option<String>, Failure> {
     const WHAT: &str = "the move";
     match &args.document {
         Some(path) if path.as_os_str() == "-" => {
-            input::from_standard_input(WHAT, LONGEST_MOVE, cancel).await.map(Some)
+            input::from_standard_input(WHAT, MAX_MOVE_MIB, cancel).await.map(Some)
         }
-        Some(path) => input::from_file(WHAT, LONGEST_MOVE, path).map(Some),
+        Some(path) => input::from_file(WHAT, MAX_MOVE_MIB, path).map(Some),
         None => Ok(None),
     }
 }
 
-/// One debate that is over.
-struct Sitting<'a> {
+/// Prints the result of a debate, as the flags request.
+struct RunOutput<'a> {
     args: &'a DebateArgs,
     trial: Trial<DebateJob>,
 }
 
-impl Sitting<'_> {
-    fn finish(&self, finished: Finished<DebateReport>) -> Result<(), Failure> {
-        // It is paid for: it is shown even if it could not be kept.
+impl RunOutput<'_> {
+    fn finish(&self, finished: CompletedRun<DebateReport>) -> Result<(), Failure> {
+        // The result is paid for, so it is printed even if it could not be stored.
         self.show(&finished.report)?;
         finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Debate, &self.trial.run.id));
@@ -138,7 +139,7 @@ impl Sitting<'_> {
         let already = self.trial.spent_before();
         if already.cost > Money::ZERO || already.tokens > 0 {
             let (cost, tokens) = (already.cost, grouped(already.tokens));
-            note(&paint(DIM, format!("spent on it before: {tokens} tokens, {cost}")));
+            note(&paint(DIM, format!("spent on this run before: {tokens} tokens, {cost}")));
         }
         tell_failure(failed, &self.trial, self.args.quiet)
     }
@@ -177,21 +178,21 @@ impl Sitting<'_> {
         if std::io::stdout().is_terminal() {
             note("");
         }
-        if let Some(who) = &self.trial.job.input.answered_before_by {
+        if let Some(model) = &self.trial.job.input.answered_before_by {
             let at = self.trial.job.input.at.unwrap_or(1);
-            note(&paint(WARN, format!("the rounds before round {at} were answered by {who}")));
+            note(&paint(WARN, format!("the rounds before round {at} were answered by {model}")));
         }
         let saved = match verdict.spent.calls.saturating_sub(totals.calls) {
             0 => String::new(),
-            count => format!("; {count} calls were paid for before"),
+            count => format!("; {count} calls were already paid for"),
         };
         note(&paint(DIM, format!("debated in: {}", terminal::harmless(&report.isolation))));
         note(&paint(DIM, format!("{} calls · {}{saved}", totals.calls, account(&totals))));
         if !args.transcripts {
-            note(&hints::transcripts("what was said", &run.id));
+            note(&hints::transcripts("transcripts", &run.id));
         }
         if !verdict.partial.is_empty() {
-            let again = format!("try again what failed with `assize debate --fork {}`", run.id);
+            let again = format!("retry the failed calls with `assize debate --fork {}`", run.id);
             note(&paint(WARN, format!("a conversation ended early; {again}")));
         }
         Ok(())

@@ -1,24 +1,24 @@
 //! Progress of a debate: a bar for each conversation.
 
-use assize_consult::{DebatePersonas, LogName, Part, Persona, Place, calls};
+use assize_consult::{CallPosition, CallPurpose, DebatePersonas, LogName, Persona, calls};
 use assize_run::{EffectStage, Signal};
 
-use crate::progress::{Consumption, View};
+use crate::progress::{ProgressView, RunUsage};
 use crate::terminal::{DIM, harmless, paint};
 
-/// What is shown of one conversation.
+/// Progress of one conversation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lane {
-    /// Rounds in which both have spoken.
+    /// Rounds in which both sides have spoken.
     rounds: u32,
-    /// Who is being waited for.
-    waits_for: Option<Part>,
-    /// A call failed, and nothing has come after it.
+    /// Part of the conversation whose call is in progress.
+    in_progress: Option<CallPurpose>,
+    /// Whether the last call failed.
     failed: bool,
     scored: bool,
 }
 
-/// View of a debate.
+/// Progress view of a debate.
 pub(super) struct Debate {
     rounds: u32,
     personas: DebatePersonas,
@@ -26,20 +26,20 @@ pub(super) struct Debate {
     lanes: Vec<Lane>,
     answered: u64,
     replayed: u64,
-    /// The last round that was told in plain lines.
-    told: u32,
+    /// Last round that was reported in a line.
+    reported: u32,
 }
 
 impl Debate {
     pub(super) fn new(rounds: u32, personas: DebatePersonas) -> Debate {
         let lanes = vec![Lane::default(); personas.decision_makers.len()];
-        Debate { rounds, personas, lanes, answered: 0, replayed: 0, told: 0 }
+        Debate { rounds, personas, lanes, answered: 0, replayed: 0, reported: 0 }
     }
 
-    /// Notes a signal; gives a line when all conversations that go on are through a round.
-    pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &Consumption) -> Option<String> {
+    /// Processes a signal; returns a line when all active conversations have finished a round.
+    pub(super) fn see(&mut self, signal: &Signal<'_>, so_far: &RunUsage) -> Option<String> {
         let Signal::Effect { key, stage } = signal else { return None };
-        let place = Place::of(key)?;
+        let place = CallPosition::of(key)?;
         match stage {
             EffectStage::Started | EffectStage::Failed => {}
             EffectStage::Recorded => self.answered += 1,
@@ -48,25 +48,25 @@ impl Debate {
         let logs = LogName::first(self.lanes.len());
         for log in logs.filter(|log| place.log.is_none_or(|own| own == *log)) {
             let lane = &mut self.lanes[log.index()];
-            lane.waits_for = (*stage == EffectStage::Started).then_some(place.part);
-            // What a judge says comes whether or not the conversation went on.
-            if !matches!(place.part, Part::Score | Part::ScoreAgain) {
+            lane.in_progress = (*stage == EffectStage::Started).then_some(place.part);
+            // A judge scores even if the conversation ended early.
+            if !matches!(place.part, CallPurpose::Score | CallPurpose::ScoreAgain) {
                 lane.failed = *stage == EffectStage::Failed;
             }
             if matches!(stage, EffectStage::Started | EffectStage::Failed) {
                 continue;
             }
             match (place.part, place.round) {
-                (Part::Answer, Some(round)) => lane.rounds = round,
-                (Part::Score | Part::ScoreAgain, _) => lane.scored = true,
+                (CallPurpose::Answer, Some(round)) => lane.rounds = round,
+                (CallPurpose::Score | CallPurpose::ScoreAgain, _) => lane.scored = true,
                 _ => {}
             }
         }
-        let going = self.lanes.iter().filter(|lane| !lane.failed);
-        let through = going.map(|lane| lane.rounds).min().unwrap_or_default();
-        (through > self.told).then(|| {
-            self.told = through;
-            format!("round {through} of {} · {} · {}", self.rounds, self.counted(), so_far.spent)
+        let active = self.lanes.iter().filter(|lane| !lane.failed);
+        let finished = active.map(|lane| lane.rounds).min().unwrap_or_default();
+        (finished > self.reported).then(|| {
+            self.reported = finished;
+            format!("round {finished} of {} · {} · {}", self.rounds, self.counted(), so_far.spent)
         })
     }
 
@@ -81,18 +81,18 @@ impl Debate {
     }
 }
 
-impl View for Debate {
-    fn lines(&self, Consumption { seconds, spent }: &Consumption) -> Vec<String> {
+impl ProgressView for Debate {
+    fn lines(&self, RunUsage { seconds, spent }: &RunUsage) -> Vec<String> {
         let makers = &self.personas.decision_makers;
         let line = |(log, maker): (LogName, &Persona)| {
             let (lane, id) = (self.lanes[log.index()], log.maker());
-            let state = match lane.waits_for {
+            let state = match lane.in_progress {
                 _ if lane.scored => "scored".to_owned(),
                 None if lane.failed => "ended early".to_owned(),
-                Some(Part::Critic) => "critic speaks".to_owned(),
-                Some(Part::Answer) => format!("{id} answers"),
-                Some(Part::Score | Part::ScoreAgain) => format!("{id} scores"),
-                Some(Part::Summary) => "summing up".to_owned(),
+                Some(CallPurpose::Critic) => "critic speaks".to_owned(),
+                Some(CallPurpose::Answer) => format!("{id} answers"),
+                Some(CallPurpose::Score | CallPurpose::ScoreAgain) => format!("{id} scores"),
+                Some(CallPurpose::Summary) => "summing up".to_owned(),
                 None => String::new(),
             };
             format!(

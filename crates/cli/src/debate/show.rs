@@ -1,17 +1,17 @@
-//! A verdict, as it is read.
+//! Formats a verdict and its transcripts for the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use assize_config::REHEARSAL_LABEL;
-use assize_consult::{ConversationEntry, LogName, METRICS, Verdict};
+use assize_consult::{ConversationEntry, DebateVerdict, LogName, METRICS};
 use assize_types::text::one_line;
 
-/// The metrics, short enough for a table of 80 columns.
+/// Short names of the metrics, for a table of 80 columns.
 const HEADS: [&str; METRICS.len()] = ["impact", "feasibility", "return", "alignment"];
 
-/// The verdict, without what was said: scores by judge and metric, with their reasons.
-pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
+/// Formats a verdict without its transcripts: scores by judge and metric, with reasons.
+pub(crate) fn verdict(title: &str, verdict: &DebateVerdict) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         let _ = writeln!(text, "{}", words.trim_end());
@@ -40,10 +40,10 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
     for (id, score) in &verdict.scores_by_agent {
         line(format!("{id}  {}", one_line(&score.card.reasoning)));
         if !score.card.unanswered.trim().is_empty() {
-            line(format!("    not answered: {}", one_line(&score.card.unanswered)));
+            line(format!("    unanswered: {}", one_line(&score.card.unanswered)));
         }
         if let Some(doubt) = score.doubt() {
-            line(format!("    these scores: {doubt}"));
+            line(format!("    scores uncertain: {doubt}"));
         }
     }
     for (log, partial) in &verdict.partial {
@@ -57,16 +57,16 @@ pub(crate) fn verdict(title: &str, verdict: &Verdict) -> String {
         ));
     }
     for (log, summary) in &verdict.summaries {
-        let how = if summary.extracted { ", by their opening words" } else { "" };
+        let how = if summary.extracted { " by their opening words" } else { "" };
         line(format!(
-            "In {log} rounds 2 to {} were summed up for the model{how}.",
+            "In {log}, rounds 2 to {} were summarized for the model{how}.",
             summary.up_to_round
         ));
     }
     text
 }
 
-/// What was said, conversation by conversation.
+/// Formats the transcripts, one conversation after the other.
 pub(crate) fn transcripts(
     logs: &BTreeMap<LogName, Vec<ConversationEntry>>,
     agents: &BTreeMap<String, String>,

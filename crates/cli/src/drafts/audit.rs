@@ -1,10 +1,12 @@
-//! `assize audit`: the log, whether it is whole, and its signed head.
+//! `assize audit`: shows and verifies the audit log, and prints its signed head.
 
 use std::path::{Path, PathBuf};
 
 use assize_config::Environment;
-use assize_draft::audit::{self, Completed, HeadKey, HeadKeyError, InvalidHead, SignedHead, Whole};
-use assize_draft::{HANDOFF, Mirror, Step, TRANSITIONS};
+use assize_draft::audit::{
+    self, HeadKey, HeadKeyError, InvalidHead, LogCheck, LogCompletion, SignedHead,
+};
+use assize_draft::{DraftStep, HANDOFF, LogComparison, TRANSITIONS};
 use assize_run::{AuditEntry, AuditQuery, AuditVerdict};
 use assize_service::Services;
 use assize_types::text::shorten;
@@ -22,40 +24,42 @@ pub(crate) async fn run(
     services: &Services,
     cancel: Cancel,
 ) -> Result<(), Failure> {
-    let around = &services.environment;
+    let environment = &services.environment;
     match command {
         AuditCommand::Head => head(services).await,
         AuditCommand::Verify { workspace, since, json } => {
             let heads = match since {
-                Some(since) => Heads::read(&since, around, &cancel).await?,
+                Some(since) => Heads::read(&since, environment, &cancel).await?,
                 None => Heads::default(),
             };
-            let mut whole = match services.open_store_to_read().await? {
+            let mut report = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let desk = desk(
+                    let service = desk(
                         &workspace,
-                        around,
+                        environment,
                         store.clone(),
                         super::options(&services.settings)?,
                     )?;
-                    audit::look(&*store, &desk, Some(&heads.positions)).await?
+                    audit::look(&*store, &service, Some(&heads.positions)).await?
                 }
-                None => return without_store(&super::workspace(&workspace, around), &heads, json),
+                None => {
+                    return without_store(&super::workspace(&workspace, environment), &heads, json);
+                }
             };
-            whole.wrong.extend(heads.wrong);
-            whole.intact = whole.wrong.is_empty();
-            tell(&whole, json)
+            report.wrong.extend(heads.wrong);
+            report.intact = report.wrong.is_empty();
+            print_report(&report, json)
         }
         AuditCommand::Show { workspace, task, refused, json } => {
             let entries = match services.open_store_to_read().await? {
                 Some(store) => {
-                    let desk =
-                        desk(&workspace, around, store, super::options(&services.settings)?)?;
-                    audit::about(desk.entries().await?, task.as_deref(), refused)
+                    let service =
+                        desk(&workspace, environment, store, super::options(&services.settings)?)?;
+                    audit::about(service.entries().await?, task.as_deref(), refused)
                 }
                 None if json => Vec::new(),
                 None => {
-                    note(NOTHING);
+                    note(EMPTY_LOG);
                     return Ok(());
                 }
             };
@@ -64,29 +68,29 @@ pub(crate) async fn run(
     }
 }
 
-/// The file of the key that signs heads.
-fn key_file(around: &Environment) -> PathBuf {
-    around.state_folder.join("audit-key")
+/// Path of the key that signs heads.
+fn key_file(environment: &Environment) -> PathBuf {
+    environment.state_folder.join("audit-key")
 }
 
-/// A failure to read or create the key that signs heads.
-fn no_key(error: &HeadKeyError, around: &Environment) -> Failure {
-    let path = key_file(around);
+/// Adds a hint to an error about the key that signs heads.
+fn no_key(error: &HeadKeyError, environment: &Environment) -> Failure {
+    let path = key_file(environment);
     let failure = Failure::from_error(FailureKind::Environment, error);
     match error {
         HeadKeyError::Exposed { .. } => {
-            failure.hint(format!("make it yours alone: `chmod 600 {}`", path.display()))
+            failure.hint(format!("restrict it to your user: `chmod 600 {}`", path.display()))
         }
         HeadKeyError::Invalid { .. } => failure.hint(
-            "restore it from a backup; if you remove it, a new key is created, and heads of the old one do not verify",
+            "restore it from a backup; if you remove it, a new key is created, and heads signed with the old one no longer verify",
         ),
         HeadKeyError::Failed { .. } | HeadKeyError::NoRandomNumbers => failure,
     }
 }
 
-/// Prints the head of the log, signed.
+/// Prints the signed head of the log.
 async fn head(services: &Services) -> Result<(), Failure> {
-    let around = &services.environment;
+    let environment = &services.environment;
     let (log, head) = match services.open_store_to_read().await? {
         Some(store) => {
             let head = store.audit_head().await?;
@@ -98,38 +102,46 @@ async fn head(services: &Services) -> Result<(), Failure> {
         let message =
             format!("entry {at} in the store was changed, removed or moved: no head is signed");
         return Err(
-            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` says more")
+            Failure::new(FailureKind::Verdict, message).hint("`assize audit verify` shows more")
         );
     }
     if log.is_empty() {
         note(
-            "warning: the log is empty; `store.path` in `assize config show` says where it is looked for",
+            "warning: the log is empty; `assize config show` shows the path of the store (`store.path`)",
         );
     }
     let (entry, hash) = log.last().map_or((0, Fingerprint::NONE), |last| (last.id, last.hash));
-    let key = HeadKey::read_or_create(&key_file(around)).map_err(|error| no_key(&error, around))?;
+    let key = HeadKey::read_or_create(&key_file(environment))
+        .map_err(|error| no_key(&error, environment))?;
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     out_line(&key.sign(entry, hash, now).to_string())
 }
 
-/// Heads that the log once had.
+/// Earlier heads of the log.
 #[derive(Debug, Default)]
 struct Heads {
-    /// Those that can be looked for, as `ID:HASH`.
+    /// Heads to look up in the log, as `ID:HASH`.
     positions: String,
-    /// Complaints about the others.
+    /// Errors about heads with an invalid signature.
     wrong: Vec<String>,
 }
 
 impl Heads {
-    /// Reads heads that were typed, or those in a file (`@FILE`) or on standard input (`-`), a line each.
-    async fn read(typed: &str, around: &Environment, cancel: &Cancel) -> Result<Heads, Failure> {
-        let text = match typed.strip_prefix('@') {
-            Some(path) => input::from_file("the file of heads", MOST, Path::new(path))?,
-            None if typed == "-" => input::from_standard_input("the heads", MOST, cancel).await?,
-            None => typed.to_owned(),
+    /// Reads heads from the argument, a file (`@FILE`) or standard input (`-`), one per line.
+    async fn read(
+        argument: &str,
+        environment: &Environment,
+        cancel: &Cancel,
+    ) -> Result<Heads, Failure> {
+        let text = match argument.strip_prefix('@') {
+            Some(path) => input::from_file("the heads file", MAX_HEADS_MIB, Path::new(path))?,
+            None if argument == "-" => {
+                input::from_standard_input("the heads", MAX_HEADS_MIB, cancel).await?
+            }
+            None => argument.to_owned(),
         };
-        let key = HeadKey::read(&key_file(around)).map_err(|error| no_key(&error, around))?;
+        let key =
+            HeadKey::read(&key_file(environment)).map_err(|error| no_key(&error, environment))?;
         let mut heads = Heads::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let position = match line.contains(' ') {
@@ -149,19 +161,19 @@ impl Heads {
             heads.positions.push(' ');
         }
         if heads.positions.is_empty() && heads.wrong.is_empty() {
-            return Err(Failure::new(FailureKind::Usage, "there is no head for `--since`")
-                .hint("give it a line that `assize audit head` printed, `@FILE`, or `-`"));
+            return Err(Failure::new(FailureKind::Usage, "no head given for `--since`")
+                .hint("pass a line printed by `assize audit head`, `@FILE`, or `-`"));
         }
         Ok(heads)
     }
 }
 
-/// Verifies where nothing was ever written down; a log in the workspace, or a head, says otherwise.
+/// Verifies without a store: fails if the workspace has a log, or if a head was given.
 fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Failure> {
     let log = workspace.join(HANDOFF).join(TRANSITIONS);
     let mut wrong = heads.wrong.clone();
     if std::fs::symlink_metadata(&log).is_ok_and(|log| log.len() > 0) {
-        wrong.push(format!("`{HANDOFF}/{TRANSITIONS}` has entries, and the store has none"));
+        wrong.push(format!("`{HANDOFF}/{TRANSITIONS}` has entries, but the store has none"));
     }
     wrong.extend(audit::missing(&[], &heads.positions)?);
     if json {
@@ -172,43 +184,44 @@ fn without_store(workspace: &Path, heads: &Heads, json: bool) -> Result<(), Fail
     }
     match wrong.is_empty() {
         true => {
-            note(NOTHING);
+            note(EMPTY_LOG);
             Ok(())
         }
         false => Err(Failure::new(FailureKind::Verdict, wrong.join("\n")).hint(
-            "was the store moved or removed? `store.path` in `assize config show` says where it is looked for",
+            "was the store moved or removed? `assize config show` shows its path (`store.path`)",
         )),
     }
 }
 
-/// The most MiB of heads that are read.
-const MOST: u64 = 16;
+/// Maximum size of the heads, in MiB.
+const MAX_HEADS_MIB: u64 = 16;
 
-const NOTHING: &str = "nothing was ever written down";
+const EMPTY_LOG: &str = "the audit log is empty";
 
-fn tell(whole: &Whole, json: bool) -> Result<(), Failure> {
+fn print_report(report: &LogCheck, json: bool) -> Result<(), Failure> {
     if json {
-        out_json(&json!(whole))?;
+        out_json(&json!(report))?;
     }
-    for Completed { entry, lines_there, lines_added } in &whole.completed {
+    for LogCompletion { entry, lines_there, lines_added } in &report.completed {
         note(&format!(
             "at entry {entry}, `_handoff/transition.ndjson` ended after line {lines_there}; {lines_added} lines were \
-             written again from the store"
+             restored from the store"
         ));
     }
-    if !whole.intact {
-        let failure = Failure::new(FailureKind::Verdict, whole.wrong.join("\n"));
-        return Err(match whole.mirror {
-            Mirror::Same => failure,
+    if !report.intact {
+        let failure = Failure::new(FailureKind::Verdict, report.wrong.join("\n"));
+        return Err(match report.mirror {
+            LogComparison::Same => failure,
             _ => failure.hint(format!(
-                "what the store says counts; remove `{HANDOFF}/{TRANSITIONS}` to have it written anew, which is noted"
+                "the store is authoritative; remove `{HANDOFF}/{TRANSITIONS}` to have it rewritten, which is logged"
             )),
         });
     }
     if !json {
-        let Whole { entries, of_workspace, .. } = whole;
-        out_line(&format!("intact: {of_workspace} entries of this workspace, {entries} in all"))?;
-        if let Some(head) = &whole.head {
+        let LogCheck { entries, of_workspace, .. } = report;
+        let count = if *of_workspace == 0 { "no".to_owned() } else { of_workspace.to_string() };
+        out_line(&format!("intact: {count} entries for this workspace ({entries} in the store)"))?;
+        if let Some(head) = &report.head {
             out_line(&format!("head {head}"))?;
         }
     }
@@ -220,7 +233,7 @@ fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
         return out_json(&json!(entries));
     }
     if entries.is_empty() {
-        note("nothing was written down about this workspace");
+        note("no entries for this workspace");
         return Ok(());
     }
     let row = |entry: &AuditEntry| {
@@ -229,43 +242,43 @@ fn list(entries: &[AuditEntry], json: bool) -> Result<(), Failure> {
             when(entry.at),
             entry.actor.clone(),
             entry.action.clone(),
-            shorten(&assize_types::text::one_line(&about(entry)), 100),
+            shorten(&assize_types::text::one_line(&details(entry)), 100),
         ]
     };
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    let lines = show::table(&["NO", "TIME (UTC)", "WHO", "WHAT", "ABOUT"], &rows);
+    let lines = show::table(&["NO", "TIME (UTC)", "ACTOR", "ACTION", "DETAILS"], &rows);
     lines.iter().try_for_each(|line| out_line(line))
 }
 
-/// What an entry is about, in a line.
-fn about(entry: &AuditEntry) -> String {
-    match Step::of(entry) {
-        Ok(Step::Requested { task, path, .. }) => format!("{path} for {task}"),
-        Ok(Step::Submitted { task, files, summary, .. }) => {
+/// Details of an entry, in one line.
+fn details(entry: &AuditEntry) -> String {
+    match DraftStep::of(entry) {
+        Ok(DraftStep::Requested { task, path, .. }) => format!("{path} for {task}"),
+        Ok(DraftStep::Submitted { task, files, summary, .. }) => {
             let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
             format!("{} for {task}: {summary}", names.join(", "))
         }
-        Ok(Step::Decided { submission, verdict, reasons, .. }) => {
+        Ok(DraftStep::Decided { submission, verdict, reasons, .. }) => {
             let rules: Vec<&str> = reasons.iter().map(|reason| reason.rule.as_str()).collect();
             let why =
                 if rules.is_empty() { String::new() } else { format!(": {}", rules.join(", ")) };
             format!("{submission} {}{why}", verdict.name())
         }
         Ok(
-            Step::Applied { submission, .. }
-            | Step::Undone { submission }
-            | Step::Undoing { submission, .. },
+            DraftStep::Applied { submission, .. }
+            | DraftStep::Undone { submission }
+            | DraftStep::Undoing { submission, .. },
         ) => submission.to_string(),
-        Ok(Step::NotApplied { submission, why }) => format!("{submission}: {why}"),
-        Ok(Step::Refused { tool, path, why, .. }) => format!("{tool} `{path}`: {why}"),
-        Ok(Step::Told { task, .. }) => task.to_string(),
-        Ok(Step::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
-        Ok(Step::Expired { draft, .. }) => draft,
-        Ok(Step::Swept { submissions, copies }) => {
+        Ok(DraftStep::NotApplied { submission, why }) => format!("{submission}: {why}"),
+        Ok(DraftStep::Refused { tool, path, why, .. }) => format!("{tool} `{path}`: {why}"),
+        Ok(DraftStep::Told { task, .. }) => task.to_string(),
+        Ok(DraftStep::Switched { on }) => if on { "on" } else { "off" }.to_owned(),
+        Ok(DraftStep::Expired { draft, .. }) => draft,
+        Ok(DraftStep::Swept { submissions, copies }) => {
             format!("{} submissions, {copies} copies", submissions.len())
         }
-        Ok(Step::LogCompleted { lines_added, .. }) => format!("{lines_added} lines"),
-        Ok(Step::LogSetAside { name }) => name,
+        Ok(DraftStep::LogCompleted { lines_added, .. }) => format!("{lines_added} lines"),
+        Ok(DraftStep::LogSetAside { name }) => name,
         Err(_) => terminal::harmless(&entry.detail.to_string()),
     }
 }

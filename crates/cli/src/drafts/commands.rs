@@ -1,10 +1,12 @@
-//! `assize drafts`: what is being worked on.
+//! `assize drafts`: shows and deletes open drafts, and switches the draft tools off and on.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_draft::{DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, Stage, handoff};
+use assize_draft::{
+    DRAFTS, Diff, DraftService, DraftState, HANDOFF, OpenDraft, SubmissionStage, handoff,
+};
 use assize_service::Services;
 use assize_types::{Failure, FailureKind};
 use serde_json::json;
@@ -24,13 +26,13 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
             init(&folder, yes)
         }
         DraftsCommand::Ls { workspace, json } => {
-            let book = book_to_see(&workspace, &services).await?;
-            list(&book, json)
+            let state = book_to_see(&workspace, &services).await?;
+            list(&state, json)
         }
         DraftsCommand::Show { draft, workspace, json } => {
-            let desk = seen(desk_to_see(&workspace, &services).await?)?;
-            let draft = find(&desk.state().await?, &draft)?;
-            let bytes = desk.draft(&draft.name)?;
+            let service = existing(desk_to_see(&workspace, &services).await?)?;
+            let draft = find(&service.state().await?, &draft)?;
+            let bytes = service.draft(&draft.name)?;
             let text = String::from_utf8_lossy(&bytes);
             if json {
                 return out_json(&json!({"draft": draft, "content": text}));
@@ -38,61 +40,67 @@ pub(crate) async fn run(command: DraftsCommand, mut services: Services) -> Resul
             terminal::out_untrusted(&text)
         }
         DraftsCommand::Diff { draft, workspace } => {
-            let desk = seen(desk_to_see(&workspace, &services).await?)?;
-            let draft = find(&desk.state().await?, &draft)?;
-            let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
-            let bytes = desk.draft(&draft.name)?;
+            let service = existing(desk_to_see(&workspace, &services).await?)?;
+            let draft = find(&service.state().await?, &draft)?;
+            let base = draft.before.map(|hash| service.copy(hash)).transpose()?.unwrap_or_default();
+            let bytes = service.draft(&draft.name)?;
             let (base, text) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
             if base == text {
-                note("it changes nothing so far");
+                note("the draft has no changes yet");
             }
             let unified = Diff::unified(&draft.path, &base, &text);
             show::diff(&unified).iter().try_for_each(|line| out_line(line))
         }
         DraftsCommand::Clean { workspace, all: true, yes, json, .. } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
-            empty(&desk, &person(&services.environment), yes, json).await
+            let service = desk_to_use(&workspace, &mut services).await?;
+            empty(&service, &person(&services.environment), yes, json).await
         }
         DraftsCommand::Clean { workspace, older_than, json, .. } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
+            let service = desk_to_use(&workspace, &mut services).await?;
             let keep = older_than.unwrap_or_else(|| keep(&services.settings));
-            let cleared = desk.sweep(&person(&services.environment), show::now(), keep).await?;
+            let cleared = service.sweep(&person(&services.environment), show::now(), keep).await?;
             if json {
                 return out_json(&json!(cleared));
             }
             out_line(&format!(
-                "deleted for good: what {} settled submissions were before and after (they cannot be undone any \
-                 more), drafts that nobody handed in: {}",
+                "deleted: the copies of {} settled submissions (which can no longer be undone), and {} drafts that were \
+                 not submitted",
                 cleared.submissions, cleared.drafts
             ))
         }
         DraftsCommand::Off { workspace } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
-            switch(&desk, &person(&services.environment), false).await
+            let service = desk_to_use(&workspace, &mut services).await?;
+            switch(&service, &person(&services.environment), false).await
         }
         DraftsCommand::On { workspace } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
-            switch(&desk, &person(&services.environment), true).await
+            let service = desk_to_use(&workspace, &mut services).await?;
+            switch(&service, &person(&services.environment), true).await
         }
     }
 }
 
 /// Empties the drafts folder once the user has confirmed it.
-async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Result<(), Failure> {
-    let book = desk.state().await?;
-    let waiting = book.submissions.values();
-    let waiting =
-        waiting.filter(|s| matches!(s.stage, Stage::Submitted | Stage::Escalated)).count();
+async fn empty(
+    service: &Arc<DraftService>,
+    by: &str,
+    yes: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let state = service.state().await?;
+    let waiting = state.submissions.values();
+    let waiting = waiting
+        .filter(|s| matches!(s.stage, SubmissionStage::Submitted | SubmissionStage::Escalated))
+        .count();
     let question = format!(
         "Delete all {} open drafts in `{}` and reject {waiting} waiting submissions? [y/N]",
-        book.drafts.len(),
-        desk.workspace().join(HANDOFF).join(DRAFTS).display()
+        state.drafts.len(),
+        service.workspace().join(HANDOFF).join(DRAFTS).display()
     );
-    if !yes && !confirmed(&terminal::harmless(&question), Default::No) {
+    if !yes && !confirmed(&terminal::harmless(&question), EmptyLine::No) {
         return Err(Failure::new(FailureKind::Usage, "nothing was deleted: not confirmed")
             .hint("`assize drafts clean --all --yes` does not ask"));
     }
-    let emptied = desk.empty(by).await?;
+    let emptied = service.empty(by).await?;
     if json {
         return out_json(&json!(emptied));
     }
@@ -103,17 +111,17 @@ async fn empty(desk: &Arc<DraftService>, by: &str, yes: bool, json: bool) -> Res
     if !emptied.left.is_empty() {
         let names = terminal::harmless(&emptied.left.join("`, `"));
         note(&format!(
-            "left in the drafts folder: `{names}`, as folders are no drafts; delete them yourself"
+            "left in the drafts folder: `{names}` (folders are not drafts); delete them yourself"
         ));
     }
     Ok(())
 }
 
-async fn switch(desk: &Arc<DraftService>, by: &str, on: bool) -> Result<(), Failure> {
-    let changed = desk.switch(by, on).await?;
+async fn switch(service: &Arc<DraftService>, by: &str, on: bool) -> Result<(), Failure> {
+    let changed = service.switch(by, on).await?;
     let state = if on { "on" } else { "off" };
-    let folder = desk.workspace().display();
-    say(&match changed {
+    let folder = service.workspace().display();
+    print_path(&match changed {
         true => format!("the draft tools are {state} in `{folder}`"),
         false => format!("the draft tools were {state} already in `{folder}`"),
     })?;
@@ -123,55 +131,56 @@ async fn switch(desk: &Arc<DraftService>, by: &str, on: bool) -> Result<(), Fail
         );
         return Ok(());
     }
-    let book = desk.state().await?;
-    let waiting = book.submissions.values().filter(|s| s.stage == Stage::Escalated).count();
+    let state = service.state().await?;
+    let waiting =
+        state.submissions.values().filter(|s| s.stage == SubmissionStage::Escalated).count();
     if waiting > 0 {
         note(&format!("{waiting} submissions still wait for your decision: `assize gate ls`"));
     }
     Ok(())
 }
 
-/// The desk, where there is anything to see.
-fn seen(
-    desk: Option<std::sync::Arc<DraftService>>,
+/// Fails if there is no store yet.
+fn existing(
+    service: Option<std::sync::Arc<DraftService>>,
 ) -> Result<std::sync::Arc<DraftService>, Failure> {
-    desk.ok_or_else(|| Failure::new(FailureKind::Usage, "there are no drafts yet"))
+    service.ok_or_else(|| Failure::new(FailureKind::Usage, "there are no drafts yet"))
 }
 
-/// The draft that is meant by its name or its file.
-fn find(book: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
+/// Finds an open draft by its name or the path of its file.
+fn find(state: &DraftState, text: &str) -> Result<OpenDraft, Failure> {
     let name = text.rsplit('/').next().unwrap_or(text);
-    if let Some(draft) = book.drafts.get(name) {
+    if let Some(draft) = state.drafts.get(name) {
         return Ok(draft.clone());
     }
     let of_file: Vec<&OpenDraft> =
-        book.drafts.values().filter(|draft| draft.path == text).collect();
+        state.drafts.values().filter(|draft| draft.path == text).collect();
     match of_file.as_slice() {
         [draft] => Ok((*draft).clone()),
         [] => {
             let message = format!("there is no open draft `{}`", terminal::harmless(text));
             Err(Failure::new(FailureKind::Usage, message).hint(
-                "`assize drafts ls` shows those there are, `assize gate ls --all` what was settled",
+                "`assize drafts ls` lists open drafts, `assize gate ls --all` lists submissions",
             ))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|draft| draft.name.as_str()).collect();
-            let message = format!("several drafts are of `{}`", terminal::harmless(text));
+            let message = format!("several drafts of `{}` are open", terminal::harmless(text));
             Err(Failure::new(FailureKind::Usage, message)
                 .hint(format!("name one: {}", names.join(", "))))
         }
     }
 }
 
-fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
+fn list(state: &DraftState, json: bool) -> Result<(), Failure> {
     if json {
-        let drafts: Vec<&OpenDraft> = book.drafts.values().collect();
-        return out_json(&json!({"drafts": drafts, "tools": if book.off { "off" } else { "on" }}));
+        let drafts: Vec<&OpenDraft> = state.drafts.values().collect();
+        return out_json(&json!({"drafts": drafts, "tools": if state.off { "off" } else { "on" }}));
     }
-    if book.off {
+    if state.off {
         note("the draft tools are switched off here; `assize drafts on` switches them on");
     }
-    if book.drafts.is_empty() {
+    if state.drafts.is_empty() {
         note("no open drafts");
         return Ok(());
     }
@@ -179,7 +188,7 @@ fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
     let row = |draft: &OpenDraft| {
         let state = match draft.submission {
             None => "open".to_owned(),
-            Some(id) => format!("handed in ({id})"),
+            Some(id) => format!("submitted ({id})"),
         };
         let new = if draft.before.is_none() { " (new)" } else { "" };
         vec![
@@ -190,7 +199,7 @@ fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
             draft.name.clone(),
         ]
     };
-    let rows: Vec<Vec<String>> = book.drafts.values().map(row).collect();
+    let rows: Vec<Vec<String>> = state.drafts.values().map(row).collect();
     let lines = show::table(&["TASK", "FILE", "STATE", "AGE", "DRAFT"], &rows);
     lines.iter().try_for_each(|line| out_line(line))
 }
@@ -198,34 +207,34 @@ fn list(book: &DraftState, json: bool) -> Result<(), Failure> {
 fn init(folder: &Path, yes: bool) -> Result<(), Failure> {
     let ignore_file = handoff::prepare(folder)?;
     let drafts = folder.join(HANDOFF).join(DRAFTS);
-    say(&format!("drafts will be in `{}`", drafts.display()))?;
+    print_path(&format!("drafts will be in `{}`", drafts.display()))?;
     if ignore_file.leaves_drafts_out() {
-        return out_line("`.gitignore` leaves them out already");
+        return out_line("`.gitignore` already excludes them");
     }
     let ignore = folder.join(".gitignore");
     let question = format!("Add `{}` to `{}`? [Y/n]", handoff::IGNORED, ignore.display());
-    if !yes && !confirmed(&terminal::harmless(&question), Default::Yes) {
+    if !yes && !confirmed(&terminal::harmless(&question), EmptyLine::Yes) {
         note("hint: `assize drafts init --yes` adds `/_handoff/*` to `.gitignore`");
         return Ok(());
     }
     ignore_file.leave_drafts_out(folder)?;
-    say(&format!("added `/_handoff/*`, but for the contract, to `{}`", ignore.display()))
+    print_path(&format!("added `/_handoff/*` (except the contract) to `{}`", ignore.display()))
 }
 
-/// Says something with a path in it, which may be called anything.
-fn say(text: &str) -> Result<(), Failure> {
+/// Prints a line with a path in it, whose name may contain control codes.
+fn print_path(text: &str) -> Result<(), Failure> {
     out_line(&terminal::harmless(text))
 }
 
-/// The answer that an empty line stands for.
+/// Meaning of an empty line as the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Default {
+enum EmptyLine {
     Yes,
     No,
 }
 
-/// Asks on the terminal; without one, the answer is no.
-fn confirmed(question: &str, default: Default) -> bool {
+/// Asks for confirmation on the terminal; without a terminal, the answer is no.
+fn confirmed(question: &str, default: EmptyLine) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;
     }
@@ -234,5 +243,5 @@ fn confirmed(question: &str, default: Default) -> bool {
     let read = std::io::stdin().lock().read_line(&mut line);
     let answer = line.trim().to_lowercase();
     let yes = matches!(answer.as_str(), "y" | "yes");
-    read.is_ok_and(|bytes| bytes > 0) && (yes || answer.is_empty() && default == Default::Yes)
+    read.is_ok_and(|bytes| bytes > 0) && (yes || answer.is_empty() && default == EmptyLine::Yes)
 }

@@ -1,7 +1,7 @@
-//! `assize gate`: what waits for a person, and what was decided.
+//! `assize gate`: lists, shows and decides submissions.
 
 use assize_draft::{
-    Diff, DraftError, DraftService, DraftState, Force, Proposed, Stage, Submission,
+    Diff, DraftError, DraftService, DraftState, Force, ProposedFile, Submission, SubmissionStage,
 };
 use assize_draft::{SubmissionView, meanwhile};
 use assize_service::Services;
@@ -16,66 +16,69 @@ use crate::terminal::{self, BOLD, DIM, note, out_json, out_line, paint};
 pub(crate) async fn run(command: GateCommand, mut services: Services) -> Result<(), Failure> {
     match command {
         GateCommand::Ls { workspace, all, json } => {
-            let book = book_to_see(&workspace, &services).await?;
-            list(&book, all, json)
+            let state = book_to_see(&workspace, &services).await?;
+            list(&state, all, json)
         }
         GateCommand::Show { submission, workspace, json } => {
             let unknown = || no_such(&submission);
-            let desk = desk_to_see(&workspace, &services).await?.ok_or_else(unknown)?;
-            let book = desk.state().await?;
-            let submission = book.submission_named(&submission).ok_or_else(unknown)?;
+            let service = desk_to_see(&workspace, &services).await?.ok_or_else(unknown)?;
+            let state = service.state().await?;
+            let submission = state.submission_named(&submission).ok_or_else(unknown)?;
             match json {
-                true => out_json(&json!(SubmissionView::new(&desk, submission.clone()))),
-                false => shown(&desk, submission),
+                true => out_json(&json!(SubmissionView::new(&service, submission.clone()))),
+                false => show_submission(&service, submission),
             }
         }
         GateCommand::Accept { submissions, workspace, force } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
+            let service = desk_to_use(&workspace, &mut services).await?;
             let force = if force { Force::Yes } else { Force::No };
-            for id in numbers(&desk, &submissions).await? {
-                desk.accept(&person(&services.environment), id, force).await.map_err(|error| {
+            for id in numbers(&service, &submissions).await? {
+                service.accept(&person(&services.environment), id, force).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
                         format!(
-                            "`assize gate show {id}` shows both sides; `--force` puts the draft in the place \
-                             of what is there, `assize gate reject {id}` lets the worker start anew"
+                            "`assize gate show {id}` shows both versions; `--force` overwrites the newer file, \
+                             `assize gate reject {id}` lets the agent start again"
                         )
                     });
                     with_hint(error, hint)
                 })?;
-                done(&desk, id, "accepted").await?;
+                done(&service, id, "accepted").await?;
             }
             Ok(())
         }
         GateCommand::Reject { submissions, workspace, reason } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
-            for id in numbers(&desk, &submissions).await? {
-                desk.reject(&person(&services.environment), id, &reason)
+            let service = desk_to_use(&workspace, &mut services).await?;
+            for id in numbers(&service, &submissions).await? {
+                service
+                    .reject(&person(&services.environment), id, &reason)
                     .await
                     .map_err(|e| with_hint(e, None))?;
-                done(&desk, id, "rejected").await?;
+                done(&service, id, "rejected").await?;
             }
             Ok(())
         }
         GateCommand::Undo { submissions, workspace } => {
-            let desk = desk_to_use(&workspace, &mut services).await?;
-            for id in numbers(&desk, &submissions).await? {
-                desk.undo(&person(&services.environment), id).await.map_err(|error| {
+            let service = desk_to_use(&workspace, &mut services).await?;
+            for id in numbers(&service, &submissions).await? {
+                service.undo(&person(&services.environment), id).await.map_err(|error| {
                     let hint = matches!(error, DraftError::Conflict(_)).then(|| {
-                        format!("it was not undone; `assize gate show {id}` shows what was applied")
+                        format!(
+                            "nothing was undone; `assize gate show {id}` shows the applied changes"
+                        )
                     });
                     with_hint(error, hint)
                 })?;
-                done(&desk, id, "undone").await?;
+                done(&service, id, "undone").await?;
             }
             Ok(())
         }
     }
 }
 
-/// The numbers of the named submissions, all of them checked before any is decided.
-async fn numbers(desk: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
-    let book = desk.state().await?;
-    let number = |name: &String| book.submission_named(name).map(|submission| submission.id);
+/// Numbers of the named submissions; all are checked before any is decided.
+async fn numbers(service: &DraftService, names: &[String]) -> Result<Vec<u64>, Failure> {
+    let state = service.state().await?;
+    let number = |name: &String| state.submission_named(name).map(|submission| submission.id);
     names.iter().map(|name| number(name).ok_or_else(|| no_such(name))).collect()
 }
 
@@ -83,7 +86,7 @@ fn with_hint(error: DraftError, hint: Option<String>) -> Failure {
     let failure = Failure::from(error);
     match hint {
         Some(hint) => failure.hint(hint),
-        None => failure.hint("`assize gate ls --all` shows what there is"),
+        None => failure.hint("`assize gate ls --all` lists all submissions"),
     }
 }
 
@@ -93,29 +96,34 @@ fn no_such(name: &str) -> Failure {
         .hint("`assize gate ls --all` lists all submissions; `--workspace` names another folder")
 }
 
-async fn done(desk: &DraftService, id: u64, what: &str) -> Result<(), Failure> {
-    let book = desk.state().await?;
-    let files = book.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
+async fn done(service: &DraftService, id: u64, what: &str) -> Result<(), Failure> {
+    let state = service.state().await?;
+    let files = state.submissions.get(&id).map(|s| files(&s.files)).unwrap_or_default();
     out_line(&terminal::harmless(&format!("{what} {id}: {files}")))
 }
 
-fn files(files: &[Proposed]) -> String {
+fn files(files: &[ProposedFile]) -> String {
     let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     names.join(", ")
 }
 
-fn list(book: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
-    let settled = |stage: Stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
-    let waits = |s: &&Submission| !settled(s.stage);
+fn list(state: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
+    let settled = |stage: SubmissionStage| {
+        matches!(
+            stage,
+            SubmissionStage::Accepted | SubmissionStage::Rejected | SubmissionStage::Undone
+        )
+    };
+    let is_open = |s: &&Submission| !settled(s.stage);
     let wanted: Vec<&Submission> =
-        book.submissions.values().rev().filter(|s| all || waits(s)).collect();
+        state.submissions.values().rev().filter(|s| all || is_open(s)).collect();
     if json {
-        return out_json(&json!({"submissions": wanted, "refused": book.refused}));
+        return out_json(&json!({"submissions": wanted, "refused": state.refused}));
     }
     if wanted.is_empty() {
-        note(match (all, book.submissions.is_empty()) {
-            (false, false) => "nothing waits for you; `--all` shows what was settled",
-            _ => "nothing was handed in yet",
+        note(match (all, state.submissions.is_empty()) {
+            (false, false) => "no submission waits for you; `--all` also lists settled ones",
+            _ => "no submissions yet",
         });
     } else {
         let now = show::now();
@@ -138,24 +146,24 @@ fn list(book: &DraftState, all: bool, json: bool) -> Result<(), Failure> {
         let heads = ["NO", "STATE", "TASK", "FILES", "LINES", "AGE", "WHY"];
         show::table(&heads, &rows).iter().try_for_each(|line| out_line(line))?;
     }
-    if book.refused > 0 {
-        let times = if book.refused == 1 { "path was" } else { "paths were" };
+    if state.refused > 0 {
+        let times = if state.refused == 1 { "path was" } else { "paths were" };
         note(&format!(
             "{} {times} refused; `assize audit show --refused` lists them",
-            book.refused
+            state.refused
         ));
     }
     Ok(())
 }
 
-fn shown(desk: &DraftService, submission: &Submission) -> Result<(), Failure> {
+fn show_submission(service: &DraftService, submission: &Submission) -> Result<(), Failure> {
     let Submission { id, stage, task, worker, .. } = submission;
     let by = submission.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     let head = format!("{id}  {}{by}  {task}", stage.name());
     out_line(&paint(BOLD, terminal::harmless(&head)))?;
     let ago = show::ago(submission.at, show::now());
-    out_line(&paint(DIM, terminal::harmless(&format!("handed in {ago} ago by {worker}"))))?;
-    // Each line is marked as theirs: what they say may look like what we say.
+    out_line(&paint(DIM, terminal::harmless(&format!("submitted {ago} ago by {worker}"))))?;
+    // Each line is marked as the agent's, because its text may imitate our output.
     for line in submission.summary.lines() {
         out_line(&terminal::harmless(&format!("  | {line}")))?;
     }
@@ -165,9 +173,9 @@ fn shown(desk: &DraftService, submission: &Submission) -> Result<(), Failure> {
     }
     for file in &submission.files {
         out_line("")?;
-        let Ok((base, draft)) = desk.sides(file) else {
+        let Ok((base, draft)) = service.sides(file) else {
             out_line(&terminal::harmless(&format!(
-                "{}: what it was is not kept any more",
+                "{}: its copies are no longer stored",
                 file.path
             )))?;
             continue;
@@ -175,15 +183,16 @@ fn shown(desk: &DraftService, submission: &Submission) -> Result<(), Failure> {
         show::diff(&Diff::unified(&file.path, &base, &draft))
             .iter()
             .try_for_each(|line| out_line(line))?;
-        if let Some(other) = meanwhile(desk, submission, file) {
+        if let Some(other) = meanwhile(service, submission, file) {
             out_line("")?;
-            out_line(&paint(BOLD, "and this has changed in the file since:"))?;
+            out_line(&paint(BOLD, "changes to the file since then:"))?;
             show::diff(&other).iter().try_for_each(|line| out_line(line))?;
         }
     }
-    let changed = submission.files.iter().any(|file| meanwhile(desk, submission, file).is_some());
+    let changed =
+        submission.files.iter().any(|file| meanwhile(service, submission, file).is_some());
     let force = if changed { " --force" } else { "" };
-    if *stage == Stage::Escalated {
+    if *stage == SubmissionStage::Escalated {
         note(&format!(
             "\ndecide with `assize gate accept {id}{force}` or `assize gate reject {id} --reason \"…\"`"
         ));

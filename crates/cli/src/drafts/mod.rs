@@ -1,4 +1,4 @@
-//! Drafts behind a gate, as the commands use them: which workspace, by which policy, on whose behalf.
+//! Shared by the commands about drafts: finds the workspace, opens its draft service, and names the user.
 
 pub(crate) mod audit;
 pub(crate) mod commands;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_config::Environment;
-use assize_draft::{DraftService, DraftState, HANDOFF, Options};
+use assize_draft::{DraftOptions, DraftService, DraftState, HANDOFF};
 use assize_run::Store;
 use assize_service::Services;
 use assize_types::Failure;
@@ -21,61 +21,61 @@ use crate::terminal;
 
 pub(crate) use assize_draft::{keep, options, verifier};
 
-/// The workspace that is meant.
-pub(crate) fn workspace(args: &WorkspaceArgs, around: &Environment) -> PathBuf {
+/// Workspace of the command: `--workspace`, or the nearest folder with drafts, or the current folder.
+pub(crate) fn workspace(args: &WorkspaceArgs, environment: &Environment) -> PathBuf {
     if let Some(path) = &args.workspace {
-        return around.typed(path);
+        return environment.typed(path);
     }
-    for folder in around.working_folder.ancestors() {
+    for folder in environment.working_folder.ancestors() {
         if is_ours(&folder.join(HANDOFF)) {
             return folder.to_owned();
         }
-        // What is above belongs to others.
-        if folder.join(".git").exists() || folder == around.home {
+        // Folders above belong to other projects.
+        if folder.join(".git").exists() || folder == environment.home {
             break;
         }
     }
-    around.working_folder.clone()
+    environment.working_folder.clone()
 }
 
-/// Whether a folder is one, and of whoever runs this.
+/// Whether a path is a folder that the current user owns.
 fn is_ours(folder: &Path) -> bool {
     let there = std::fs::symlink_metadata(folder);
     there.is_ok_and(|there| there.is_dir() && own_id() == Some(there.uid()))
 }
 
-/// The number of whoever runs this.
+/// User id of this process.
 fn own_id() -> Option<u32> {
     std::fs::metadata("/proc/self").map(|process| process.uid()).ok()
 }
 
-/// The person who types.
-pub(crate) fn person(around: &Environment) -> String {
-    let name = ["USER", "LOGNAME"].iter().find_map(|name| around.environment.get(*name));
+/// Name of the current user, as it is written to the audit log.
+pub(crate) fn person(environment: &Environment) -> String {
+    let name = ["USER", "LOGNAME"].iter().find_map(|name| environment.environment.get(*name));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("person {}", assize_types::text::shorten(name, 60)),
         None => own_id().map_or("person unknown".to_owned(), |id| format!("person uid {id}")),
     }
 }
 
-/// The desk of a workspace.
+/// Opens the draft service of a workspace.
 pub(crate) fn desk(
     args: &WorkspaceArgs,
-    around: &Environment,
+    environment: &Environment,
     store: Arc<dyn Store>,
-    how: Options,
+    options: DraftOptions,
 ) -> Result<Arc<DraftService>, Failure> {
-    assize_draft::desk(&workspace(args, around), around, store, how)
+    assize_draft::desk(&workspace(args, environment), environment, store, options)
 }
 
-/// Says so where a contract stops all work.
-pub(crate) fn warn_of_contract(desk: &DraftService) {
-    if let Err(error) = desk.contract() {
+/// Warns if the contract of the workspace is invalid, which stops all drafts.
+pub(crate) fn warn_of_contract(service: &DraftService) {
+    if let Err(error) = service.contract() {
         terminal::warn(&error.to_string());
     }
 }
 
-/// The desk of a workspace, to change something at it.
+/// Opens the draft service of a workspace for changes.
 pub(crate) async fn desk_to_use(
     args: &WorkspaceArgs,
     services: &mut Services,
@@ -84,7 +84,7 @@ pub(crate) async fn desk_to_use(
     desk(args, &services.environment, store, options(&services.settings)?)
 }
 
-/// The desk of a workspace, to look at it; `None` where nothing was ever kept.
+/// Opens the draft service of a workspace for reading; `None` if there is no store yet.
 pub(crate) async fn desk_to_see(
     args: &WorkspaceArgs,
     services: &Services,
@@ -93,14 +93,14 @@ pub(crate) async fn desk_to_see(
     desk(args, &services.environment, store, options(&services.settings)?).map(Some)
 }
 
-/// How things stand at a desk, as people look at it; what keeps workers from working is said.
+/// Reads the state of a workspace's drafts, and warns if the contract is invalid.
 pub(crate) async fn book_to_see(
     args: &WorkspaceArgs,
     services: &Services,
 ) -> Result<DraftState, Failure> {
-    let Some(desk) = desk_to_see(args, services).await? else {
+    let Some(service) = desk_to_see(args, services).await? else {
         return Ok(DraftState::default());
     };
-    warn_of_contract(&desk);
-    Ok(desk.state().await?)
+    warn_of_contract(&service);
+    Ok(service.state().await?)
 }

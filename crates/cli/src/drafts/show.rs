@@ -1,8 +1,8 @@
-//! How drafts and decisions look in a terminal. All of it may be a model's words.
+//! Formats drafts and decisions for the terminal. All of their text may come from a model.
 
 use std::io::IsTerminal;
 
-use assize_draft::{Effect, Reason, Verified};
+use assize_draft::{Reason, ReasonEffect, VerifyResult};
 use assize_types::text::{is_invisible, is_obeyed, shorten};
 
 use crate::terminal::{self, BAD, BOLD, DIM, GOOD, NUMBER, WARN, harmless, paint};
@@ -32,15 +32,15 @@ fn visible(line: &str) -> String {
     line.chars().map(named).collect()
 }
 
-/// Why something was decided as it was, a line for each reason and one for what to do.
+/// Lines for the reasons of a decision, each followed by what to do.
 pub(crate) fn reasons(reasons: &[Reason]) -> Vec<String> {
     reasons.iter().flat_map(reason).collect()
 }
 
 fn reason(reason: &Reason) -> Vec<String> {
     let (style, word) = match reason.effect {
-        Effect::Reject => (BAD, "reject"),
-        Effect::Escalate => (WARN, "escalate"),
+        ReasonEffect::Reject => (BAD, "reject"),
+        ReasonEffect::Escalate => (WARN, "escalate"),
     };
     let place = match reason.line {
         Some(line) => format!("{}:{line}", reason.file),
@@ -58,8 +58,8 @@ fn reason(reason: &Reason) -> Vec<String> {
     lines
 }
 
-/// How a verification went.
-pub(crate) fn verified(verified: &Verified) -> Vec<String> {
+/// Lines for the result of a verification.
+pub(crate) fn verified(verified: &VerifyResult) -> Vec<String> {
     let (style, word) = if verified.passed { (GOOD, "passed") } else { (BAD, "failed") };
     let mut lines = vec![format!(
         "  {} {}",
@@ -78,7 +78,7 @@ pub(crate) fn verified(verified: &Verified) -> Vec<String> {
     lines
 }
 
-/// How long ago something was, in its largest unit.
+/// Time since `at`, in its largest unit.
 pub(crate) fn ago(at: u64, now: u64) -> String {
     let seconds = now.saturating_sub(at) / 1000;
     match seconds {
@@ -99,7 +99,7 @@ pub(crate) fn now() -> u64 {
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let mut lines = terminal::table(&[std::slice::from_ref(&heads), rows].concat());
-    // A pipe gets whole lines.
+    // Lines for a pipe are not cut.
     if std::io::stdout().is_terminal() {
         lines[1..].iter_mut().for_each(|line| *line = shorten(line, terminal::columns()));
     }
@@ -117,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_cannot_drive_the_terminal() {
+    fn draft_cannot_control_the_terminal() {
         let shown = diff("--- a/x\n+++ b/x\n+evil\u{1b}[2J\n").join("\n");
         assert!(!shown.contains("\u{1b}[2J"), "{shown:?}");
         let reason = Reason {
-            effect: Effect::Reject,
+            effect: ReasonEffect::Reject,
             rule: "x".into(),
             file: "a\u{1b}[2Jb".into(),
             line: Some(3),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_line_up() {
+    fn table_columns_are_aligned() {
         let rows = vec![
             vec!["1".into(), "é".into(), "x".into()],
             vec!["22".into(), "bb".into(), "y".into()],

@@ -1,4 +1,4 @@
-//! `assize run`: code on trial.
+//! `assize run`: puts a program written by a model on trial.
 
 mod progress;
 pub(crate) mod show;
@@ -8,11 +8,11 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use assize_code::{CodeAsk, CodeJob, CodePlan, LeftFile, Verdict};
+use assize_code::{CodeJob, CodePlan, CodeRequest, CodeVerdict, OutputFile};
 use assize_config::{Environment, REHEARSAL_LABEL};
-use assize_run::{Finished, Origin, RunKind, Signal, Store, Trial};
+use assize_run::{CompletedRun, RunKind, RunOrigin, Signal, Store, Trial};
 use assize_service::Services;
-use assize_service::files::{self, Taken};
+use assize_service::files::{self, CopiedOut};
 use assize_types::text::shorten;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::json;
@@ -25,10 +25,10 @@ use crate::terminal::{self, DIM, note, out_json, out_line, paint};
 use crate::voice::{heading, tell_failure};
 use crate::{exec, hints, input};
 
-/// The longest task and the longest file of tests, in MiB: more would fit no model.
-const LONGEST: u64 = 1;
+/// Maximum size of the task and of the tests file, in MiB; no context window holds more.
+const MAX_INPUT_MIB: u64 = 1;
 
-/// Gives 0 for success, and 1 for a task that was tried and not done.
+/// Returns exit code 0 for success, and 1 if every attempt failed.
 pub(crate) async fn run(
     args: RunArgs,
     mut services: Services,
@@ -41,7 +41,7 @@ pub(crate) async fn run(
         files::check_folder(folder, &services.environment)?;
     }
     services.tape = args.model.tape();
-    // What cannot be tried leaves no store behind.
+    // Validated before the store is opened, so that an invalid request creates no store.
     let fresh = match args.again.resume {
         None => {
             let ask = ask(&args, &services, &cancel).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let store = services.open_store(false).await?;
     let runner = services.runner(&store)?;
     let (plan, origin) = match fresh {
-        Some(plan) => (plan, Origin::New),
+        Some(plan) => (plan, RunOrigin::New),
         None => {
             let (run, origin) = runner.resumable(&args.again.request(), RunKind::Code).await?;
             (CodePlan::restored(&run, &*store).await?, origin)
@@ -68,23 +68,23 @@ pub(crate) async fn run(
     let progress = Progress::begin(heading, trial.ledger.clone(), args.quiet, Activity::default());
     let seen = progress.clone();
     let see = move |signal: &Signal<'_>| {
-        if let Some(told) = progress::doing(signal, attempts) {
-            seen.say(told);
+        if let Some(activity) = progress::doing(signal, attempts) {
+            seen.say(activity);
         }
     };
     let finished = progress.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial, store, services: &services };
+    let output = RunOutput { args: &args, trial, store, services: &services };
     match finished {
-        Ok(finished) => sitting.finish(finished).await,
-        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
+        Ok(finished) => output.finish(finished).await,
+        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
     }
 }
 
-/// What was asked for.
-async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<CodeAsk, Failure> {
+/// Request for a new run.
+async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<CodeRequest, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     let task = match args.task.as_deref() {
-        Some("-") => input::from_standard_input("the task", LONGEST, cancel).await?,
+        Some("-") => input::from_standard_input("the task", MAX_INPUT_MIB, cancel).await?,
         Some(task) if is_file(task) => {
             let hint = format!(
                 "`assize run - < {task}` reads the task from it; `assize exec {task}` runs it"
@@ -92,13 +92,13 @@ async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<Cod
             return Err(usage(&format!("`{task}` is a file, not a task")).hint(hint));
         }
         Some(task) => task.to_owned(),
-        None => return Err(usage("there is no task")),
+        None => return Err(usage("no task given")),
     };
     let tests = args.tests.as_deref();
     let tests =
-        tests.map(|path| input::from_file("the file of tests", LONGEST, path)).transpose()?;
+        tests.map(|path| input::from_file("the tests file", MAX_INPUT_MIB, path)).transpose()?;
     let named = |path: &PathBuf| services.environment.typed(path);
-    Ok(CodeAsk {
+    Ok(CodeRequest {
         language: exec::language_named(&args.language)?,
         max_attempts: args.max_attempts,
         candidates: args.candidates,
@@ -109,27 +109,27 @@ async fn ask(args: &RunArgs, services: &Services, cancel: &Cancel) -> Result<Cod
         image: args.sandbox.image.clone(),
         out: args.out.as_ref().map(named),
         save: args.save.as_ref().map(named),
-        ..CodeAsk::new(task)
+        ..CodeRequest::new(task)
     })
 }
 
-/// Whether a task is nothing but the name of a file that is there.
+/// Whether a task is just the name of an existing file.
 fn is_file(task: &str) -> bool {
     !task.contains(char::is_whitespace) && Path::new(task).is_file()
 }
 
-/// One trial that came to its end.
-struct Sitting<'a> {
+/// Prints the result of a run, as the flags request.
+struct RunOutput<'a> {
     args: &'a RunArgs,
     trial: Trial<CodeJob>,
     store: Arc<dyn Store>,
     services: &'a Services,
 }
 
-impl Sitting<'_> {
-    async fn finish(&self, finished: Finished<Verdict>) -> Result<u8, Failure> {
+impl RunOutput<'_> {
+    async fn finish(&self, finished: CompletedRun<CodeVerdict>) -> Result<u8, Failure> {
         let verdict = finished.report;
-        // It is paid for: it is shown even if it could not be kept.
+        // The result is paid for, so it is printed even if it could not be stored.
         let shown = self.show(&verdict).await;
         finished.stored.map_err(|error| {
             note(&hints::resume(RunKind::Code, &self.trial.run.id));
@@ -139,11 +139,11 @@ impl Sitting<'_> {
         Ok(if verdict.success { 0 } else { exit_code(FailureKind::Verdict) })
     }
 
-    async fn show(&self, verdict: &Verdict) -> Result<(), Failure> {
+    async fn show(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         let args = self.args;
         if args.json {
             let taken = self.take_files(verdict).await;
-            out_json(&self.as_json(verdict, taken.as_ref().unwrap_or(&Taken::default())))?;
+            out_json(&self.as_json(verdict, taken.as_ref().unwrap_or(&CopiedOut::default())))?;
             return taken.and_then(|taken| {
                 self.save(verdict)?;
                 self.refuse_stale(&taken)
@@ -155,21 +155,21 @@ impl Sitting<'_> {
         if let Some(answer) = &verdict.answer {
             terminal::out_untrusted(answer)?;
         }
-        let watched = std::io::stdout().is_terminal();
-        let show_code = args.show_code || (watched && !args.quiet);
+        let is_terminal = std::io::stdout().is_terminal();
+        let show_code = args.show_code || (is_terminal && !args.quiet);
         if let Some(code) = verdict.code.as_deref().filter(|_| verdict.success && show_code) {
-            if watched {
+            if is_terminal {
                 out_line("")?;
             }
             terminal::out_untrusted(code)?;
         }
-        // It is paid for and shown, whatever becomes of the rest.
+        // The files come last, so that an error about them does not hide the answer.
         let taken = self.take_files(verdict).await?;
         self.save(verdict)?;
         taken.left.iter().for_each(|left| terminal::warn(left));
         let last = verdict.history.last().and_then(|last| last.execution.as_ref());
         if last.is_some_and(|execution| execution.outcome.output_cut) {
-            terminal::warn("its output was cut (`--output` keeps more)");
+            terminal::warn("output was cut (raise the limit with `--output`)");
         }
         if !args.quiet {
             self.show_notes(verdict, &taken);
@@ -190,32 +190,32 @@ impl Sitting<'_> {
         self.refuse_stale(&taken)
     }
 
-    /// What there is to know besides the answer.
-    fn show_notes(&self, verdict: &Verdict, taken: &Taken) {
+    /// Prints the attempts, and where the program and its files are.
+    fn show_notes(&self, verdict: &CodeVerdict, taken: &CopiedOut) {
         let last = verdict.history.last().and_then(|last| last.execution.as_ref());
         if let Some(execution) = last.filter(|_| verdict.success) {
             if execution.stdout.trim().is_empty() {
-                note(&paint(DIM, "it printed nothing"));
+                note(&paint(DIM, "the program printed nothing"));
             }
             show::complaints(&execution.stderr).iter().for_each(|line| note(line));
         }
         show::attempts(&verdict.history).iter().for_each(|line| note(line));
         let Some(execution) = last.filter(|_| verdict.success) else { return };
         if let Some(path) = &self.trial.job.input.save {
-            note(&format!("the program is in `{}`", path.display()));
+            note(&format!("the program was saved to `{}`", path.display()));
         }
         match &self.trial.job.input.out {
             Some(folder) => {
                 let files = if taken.files.len() == 1 { "file" } else { "files" };
-                note(&format!("{} {files} taken into `{}`", taken.files.len(), folder.display()));
+                note(&format!("{} {files} copied to `{}`", taken.files.len(), folder.display()));
             }
             None if execution.files.is_empty() || self.trial.job.input.session.is_some() => {}
             None => note(&show::left(&execution.files, &self.trial.run.id)),
         }
     }
 
-    /// What was there before must not be taken for what the program left.
-    fn refuse_stale(&self, taken: &Taken) -> Result<(), Failure> {
+    /// Fails if older files kept new ones from being copied, so that they are not mistaken for the new ones.
+    fn refuse_stale(&self, taken: &CopiedOut) -> Result<(), Failure> {
         let Some(folder) =
             self.trial.job.input.out.as_ref().filter(|_| !taken.in_the_way.is_empty())
         else {
@@ -223,15 +223,15 @@ impl Sitting<'_> {
         };
         let names = shorten(&taken.in_the_way.join(", "), 200);
         let message = format!(
-            "not taken, as something of that name is in `{}` already: {names}",
+            "not copied, because files of the same name exist in `{}`: {names}",
             folder.display()
         );
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
-        let hint = format!("take them elsewhere: {how}");
+        let hint = format!("copy them to another folder: {how}");
         Err(Failure::new(FailureKind::Environment, message).hint(hint))
     }
 
-    fn as_json(&self, verdict: &Verdict, taken: &Taken) -> serde_json::Value {
+    fn as_json(&self, verdict: &CodeVerdict, taken: &CopiedOut) -> serde_json::Value {
         let mut shown = json!(verdict);
         shown["run"] = json!(self.trial.run.id);
         shown["provider"] = json!(self.trial.job.input.settings.provider);
@@ -247,45 +247,45 @@ impl Sitting<'_> {
         shown
     }
 
-    /// Writes the program that succeeded to where it is wanted.
-    fn save(&self, verdict: &Verdict) -> Result<(), Failure> {
+    /// Writes the program that succeeded to the file of `--save`.
+    fn save(&self, verdict: &CodeVerdict) -> Result<(), Failure> {
         match (&self.trial.job.input.save, &verdict.code) {
             (Some(path), Some(code)) if verdict.success => save(path, code),
             _ => Ok(()),
         }
     }
 
-    /// Takes the files of the program that succeeded to where they are wanted.
-    async fn take_files(&self, verdict: &Verdict) -> Result<Taken, Failure> {
+    /// Copies the files of the program that succeeded to the folder of `--out`.
+    async fn take_files(&self, verdict: &CodeVerdict) -> Result<CopiedOut, Failure> {
         let execution = verdict.history.last().and_then(|last| last.execution.as_ref());
-        let Some(execution) = execution else { return Ok(Taken::default()) };
-        // The path as it was typed: one below the current folder goes through no symlink.
+        let Some(execution) = execution else { return Ok(CopiedOut::default()) };
+        // The path as typed: a relative one below the current folder must not lead through a symlink.
         let folder = self.args.out.as_ref().or(self.trial.job.input.out.as_ref());
         let Some(folder) = folder.filter(|_| verdict.success) else {
-            // Where files are handed on, what was not is worth a word.
+            // In a session, files that were not kept are reported.
             let left =
                 execution.not_taken.iter().filter(|_| self.trial.job.input.session.is_some());
-            return Ok(Taken { left: left.cloned().collect(), ..Taken::default() });
+            return Ok(CopiedOut { left: left.cloned().collect(), ..CopiedOut::default() });
         };
         let taken =
             take_files(&*self.store, &execution.files, folder, &self.services.environment).await;
         let how = hints::runs(&format!("files {} --out FOLDER", self.trial.run.id));
-        let hint = format!("take them later: {how}");
+        let hint = format!("copy them later: {how}");
         let mut taken = taken.map_err(|failure| failure.hint(hint))?;
         taken.left.extend(execution.not_taken.iter().cloned());
         Ok(taken)
     }
 }
 
-/// Writes the files that a program left into a folder here.
+/// Copies the files that a program left to a folder.
 pub(crate) async fn take_files(
     store: &dyn Store,
-    files: &[LeftFile],
+    files: &[OutputFile],
     folder: &Path,
     environment: &Environment,
-) -> Result<Taken, Failure> {
+) -> Result<CopiedOut, Failure> {
     let mut taken = Vec::new();
-    for LeftFile { name, sha256, .. } in files {
+    for OutputFile { name, sha256, .. } in files {
         taken.push((name.clone(), store.artifact(*sha256).await?));
     }
     files::keep(taken.into(), folder, environment)
@@ -294,11 +294,11 @@ pub(crate) async fn take_files(
 fn refuse_existing(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
-        let message = format!("there is no folder for `{}`", path.display());
+        let message = format!("the folder of `{}` does not exist", path.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     if path.symlink_metadata().is_ok() {
-        let message = format!("`{}` is there already", path.display());
+        let message = format!("`{}` already exists", path.display());
         return Err(
             Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
         );
@@ -306,17 +306,17 @@ fn refuse_existing(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the program to a file that is not there yet.
+/// Writes the program to a new file.
 fn save(path: &Path, code: &str) -> Result<(), Failure> {
     use std::io::Write;
     let written = std::fs::File::create_new(path).and_then(|mut file| {
-        // Half a program would be taken for a whole one.
+        // A partly written program could be mistaken for a whole one.
         file.write_all(code.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(path)))
     });
     written.map_err(|error| {
         let message = format!("cannot write `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message).hint(format!(
-            "the program is kept with the run: {}",
+            "the program is stored with the run: {}",
             hints::runs("show RUN --transcripts")
         ))
     })

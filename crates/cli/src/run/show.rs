@@ -1,20 +1,21 @@
-//! Attempts, as they are read.
+//! Formats the attempts of `assize run` for the terminal.
 
-use assize_code::{Attempt, CodeFailure, Execution, LeftFile, Verdict, telling_line};
+use assize_code::{Attempt, CodeExecution, CodeFailure, CodeVerdict, OutputFile, telling_line};
 use assize_run::RunId;
 use assize_types::text::shorten;
 
 use crate::hints;
 use crate::terminal::{BAD, DIM, GOOD, grouped, harmless, paint};
 
-/// The longest line of somebody else's that is shown.
-const LONGEST: usize = 200;
+/// Maximum length of a line of untrusted text, in characters.
+const MAX_LINE: usize = 200;
 
-/// The most tests that failed, and lines of complaint, that are shown.
-const MOST_TESTS: usize = 5;
-const MOST_LINES: usize = 20;
+/// Maximum number of failed tests that are shown.
+const MAX_TESTS: usize = 5;
+/// Maximum number of lines of standard error that are shown.
+const MAX_LINES: usize = 20;
 
-/// One line for each attempt, and for those that failed why, and what the critic said.
+/// One line for each attempt; for a failed one also the reason and the critique.
 pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     let mut lines = Vec::new();
     for attempt in history {
@@ -31,9 +32,9 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
             let (mark, how) = match attempt.succeeded() {
                 true => (paint(GOOD, "✓"), succeeded(attempt)),
                 false if history.iter().any(beside) => {
-                    (paint(DIM, "–"), "was given up, as another succeeded".to_owned())
+                    (paint(DIM, "–"), "was stopped, because another one succeeded".to_owned())
                 }
-                false => (paint(DIM, "–"), "was not run to its end".to_owned()),
+                false => (paint(DIM, "–"), "did not finish".to_owned()),
             };
             lines.push(format!("{mark} attempt {number} {how}{took}"));
             continue;
@@ -48,7 +49,7 @@ pub(crate) fn attempts(history: &[Attempt]) -> Vec<String> {
     lines
 }
 
-/// Which one it is: its attempt, and its number among several side by side.
+/// Number of the attempt, and of the candidate if there are several.
 pub(crate) fn number(attempt: &Attempt) -> String {
     match attempt.candidate {
         Some(candidate) => format!("{}, program {candidate}", attempt.attempt),
@@ -65,36 +66,36 @@ fn succeeded(attempt: &Attempt) -> String {
     }
 }
 
-/// What was said about a program that failed: by its tests, or by itself.
-fn complaint(execution: &Execution) -> Vec<String> {
+/// Why a program failed: errors of its tests, or the line of its standard error that names the error.
+fn complaint(execution: &CodeExecution) -> Vec<String> {
     let failed = execution.tests.iter().flat_map(|report| &report.failed);
-    let told = failed.take(MOST_TESTS).map(|test| {
-        let error = telling_line(&test.error).unwrap_or("it does not say why");
+    let errors = failed.take(MAX_TESTS).map(|test| {
+        let error = telling_line(&test.error).unwrap_or("no reason given");
         one_line(&format!("{}: {error}", test.name))
     });
-    let told: Vec<String> = told.collect();
-    match told.is_empty() {
+    let errors: Vec<String> = errors.collect();
+    match errors.is_empty() {
         true => telling_line(&execution.stderr).map(one_line).into_iter().collect(),
-        false => told,
+        false => errors,
     }
 }
 
-/// What a program that succeeded wrote to its standard error.
+/// Last lines that a successful program wrote to standard error.
 pub(crate) fn complaints(stderr: &str) -> Vec<String> {
     let all: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-    let left = all.len().saturating_sub(MOST_LINES);
+    let left = all.len().saturating_sub(MAX_LINES);
     let more = (left > 0).then(|| format!("… {left} more lines of its standard error"));
-    let shown = all.into_iter().skip(left).map(|line| harmless(&shorten(line, LONGEST)));
+    let shown = all.into_iter().skip(left).map(|line| harmless(&shorten(line, MAX_LINE)));
     more.into_iter().chain(shown).map(|line| paint(DIM, line)).collect()
 }
 
-/// That all was in vain, and where to look.
-pub(crate) fn failure(verdict: &Verdict, run: &RunId) -> Vec<String> {
+/// Lines for a run without success: the reason, and where to find more.
+pub(crate) fn failure(verdict: &CodeVerdict, run: &RunId) -> Vec<String> {
     let attempts = match verdict.attempts {
         1 => "after 1 attempt".to_owned(),
         attempts => format!("after {attempts} attempts"),
     };
-    let why = verdict.error.as_deref().unwrap_or("nobody knows why");
+    let why = verdict.error.as_deref().unwrap_or("unknown reason");
     let why = harmless(&one_line(why));
     let mut lines = vec![
         format!("{} {attempts}: {why}", paint(BAD.bold(), "failed")),
@@ -105,20 +106,23 @@ pub(crate) fn failure(verdict: &Verdict, run: &RunId) -> Vec<String> {
     ];
     let refused = |one: &Attempt| matches!(one.error, Some(CodeFailure::PackageRefused { .. }));
     if verdict.history.iter().any(refused) {
-        lines.push("the setting `packages.allow` says which packages may be used".to_owned());
+        lines.push("the setting `packages.allow` lists the allowed packages".to_owned());
     }
     lines
 }
 
-/// What a program left that nobody took.
-pub(crate) fn left(files: &[LeftFile], run: &RunId) -> String {
+/// Line about files that were not copied, and how to copy them.
+pub(crate) fn left(files: &[OutputFile], run: &RunId) -> String {
     let names: Vec<String> =
         files.iter().map(|file| format!("{} ({} bytes)", file.name, grouped(file.bytes))).collect();
     let names = harmless(&one_line(&names.join(", ")));
-    format!("it left {names}: {} takes it", hints::runs(&format!("files {run} --out FOLDER")))
+    format!(
+        "the program left {names}; copy with {}",
+        hints::runs(&format!("files {run} --out FOLDER"))
+    )
 }
 
-/// Somebody else's words, in one line of bounded length.
+/// Untrusted text in one line of limited length.
 fn one_line(text: &str) -> String {
-    shorten(&assize_types::text::one_line(text), LONGEST)
+    shorten(&assize_types::text::one_line(text), MAX_LINE)
 }

@@ -1,11 +1,11 @@
-//! A program in the store, as it is shown: attempt by attempt, and the files that it left.
+//! Prints a stored run of a program, and lists or copies the files that the program left.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use assize_code::{Attempt, history, left};
 use assize_config::REHEARSAL_LABEL;
-use assize_service::files::{self, Taken};
+use assize_service::files::{self, CopiedOut};
 use assize_service::reading::is_rehearsal;
 use assize_types::{Failure, FailureKind};
 use serde_json::{Value, json};
@@ -15,23 +15,23 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, note, out_line};
 use crate::{hints, runs};
 
-/// The result in a few words, for a list.
+/// Short result, for the list of runs.
 pub(crate) fn summary(result: &Value) -> Option<String> {
     let how = if result["success"] == true { "succeeded" } else { "failed" };
     Some(match result["attempts"].as_u64().unwrap_or_default() {
-        1 => format!("{how} at once"),
+        1 => format!("{how} at the first attempt"),
         attempts => format!("{how} after {attempts} attempts"),
     })
 }
 
-/// Adds what its JSON object has besides what every run has.
+/// Adds the attempts to the JSON object of a run without a result.
 pub(crate) fn describe(stored: &StoredRun<'_>, object: &mut Value) {
     if stored.run.result.is_none() {
         object["history"] = json!(history(stored.records));
     }
 }
 
-/// Shows the result, and the transcripts if they are wanted.
+/// Prints the result, and the transcripts if requested.
 pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let (run, history) = (stored.run, history(stored.records));
     if is_rehearsal(run) {
@@ -59,7 +59,7 @@ pub(crate) fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Lists the files that the program of a run left, or copies them into a folder.
+/// Lists the files that the program of a run left, or copies them to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -71,12 +71,12 @@ pub(crate) async fn files(
     let left = assize_code::left(&assize_code::history(stored.records));
     let taken = match out {
         Some(folder) => super::take_files(stored.store, &left, folder, stored.environment).await?,
-        None => Taken::default(),
+        None => CopiedOut::default(),
     };
     let all: Vec<(String, u64)> = left.into_iter().map(|file| (file.name, file.bytes)).collect();
     let count = all.len();
     if !json && count == 0 {
-        note("its program left no files, or they were not kept");
+        note("the program left no files, or they were not stored");
     }
     if !json && out.is_some() {
         taken.left.iter().for_each(|left| terminal::warn(left));
@@ -86,13 +86,14 @@ pub(crate) async fn files(
     match taken.in_the_way.len() {
         0 => Ok(()),
         in_the_way => {
-            let message = format!("{in_the_way} of {count} were not taken");
+            let message =
+                format!("{in_the_way} of {count} files were not copied because they exist");
             Err(Failure::new(FailureKind::Environment, message).hint("name another folder"))
         }
     }
 }
 
-/// All that is known of an attempt.
+/// Code, output and test errors of an attempt.
 fn transcript(attempt: &Attempt) -> String {
     let mut text = format!("\n=== attempt {}\n", show::number(attempt));
     match &attempt.code {

@@ -1,4 +1,4 @@
-//! `assize runs`: what was kept.
+//! `assize runs`: lists, shows, exports, cancels and removes runs.
 
 mod show;
 
@@ -36,7 +36,7 @@ pub(crate) async fn run(command: RunsCommand, mut services: Services) -> Result<
             show::show(&*store, run, &services, (transcripts, events), json).await
         }
         RunsCommand::Resume(_) | RunsCommand::Fork(_) => {
-            unreachable!("gone on with by the command that made it")
+            unreachable!("handled by `kind::resume` and `kind::fork`")
         }
         RunsCommand::Files { run, out, json } => {
             let store = named(&run).await?;
@@ -77,7 +77,7 @@ async fn list(
         Some(store) => store.runs(filter).await?,
         None => Vec::new(),
     };
-    // Whether a process is still there is not for the store to know.
+    // Filtered here, because the store does not know whether a process is still alive.
     runs.retain(|run| status.is_none_or(|status| RunState::of(run).name() == status.name()));
     let found = runs.len();
     if limit > 0 {
@@ -88,8 +88,8 @@ async fn list(
     }
     if runs.is_empty() {
         note(match filtered {
-            true => "no runs like that; `assize runs list` shows all",
-            false => "no runs; `assize run \"Calculate fibonacci(10)\"` makes one",
+            true => "no matching runs; `assize runs list` lists all",
+            false => "no runs; `assize run \"Calculate fibonacci(10)\"` starts one",
         });
         return Ok(());
     }
@@ -109,25 +109,25 @@ async fn list(
     Ok(())
 }
 
-/// The title, what it came to, and what must be known of that.
+/// Title of a run with its result and remarks, such as `rehearsal`.
 fn summary(run: &Run) -> String {
     let partial = run.result.as_ref().is_some_and(|result| !result["partial"].is_null());
-    let marks = [
+    let remarks = [
         run.parent.as_ref().map(|parent| format!("fork of {parent}")),
         run.error.as_deref().map(|error| shorten(&one_line(error), 60)),
         kind::summary(run),
         partial.then(|| "partial".to_owned()),
         reading::is_rehearsal(run).then(|| "rehearsal".to_owned()),
     ];
-    let marks: Vec<String> = marks.into_iter().flatten().collect();
-    if marks.is_empty() {
+    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
+    if remarks.is_empty() {
         run.title.clone()
     } else {
-        format!("{} ({})", run.title, marks.join(", "))
+        format!("{} ({})", run.title, remarks.join(", "))
     }
 }
 
-/// Lists files of a run; `object` is what JSON has besides them.
+/// Lists the files of a run; `object` has the other fields of the JSON output.
 pub(crate) fn list_files(
     run: &Run,
     files: Vec<(String, u64)>,
@@ -143,7 +143,7 @@ pub(crate) fn list_files(
     sessions::lines(&files).iter().try_for_each(|line| out_line(line))
 }
 
-/// All that is kept of a run, as one JSON document.
+/// Exports all stored data of a run as one JSON document.
 async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<(), Failure> {
     let value = reading::export(store, &run).await?;
     let Some(path) = output.filter(|path| path.as_os_str() != "-") else {
@@ -156,13 +156,13 @@ async fn export(store: &dyn Store, run: Run, output: Option<PathBuf>) -> Result<
     Ok(())
 }
 
-/// Failure of a command whose output file exists.
+/// Failure of a command whose output file already exists.
 pub(crate) fn exists(path: &Path) -> Failure {
-    let message = format!("`{}` is there already", path.display());
+    let message = format!("`{}` already exists", path.display());
     Failure::new(FailureKind::Usage, message).hint("name another file, or remove it")
 }
 
-/// Writes a file that is not there yet, whole or not at all.
+/// Writes a new file atomically.
 fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         let message = format!("cannot write `{}`: {error}", path.display());
@@ -185,25 +185,25 @@ fn write_new(path: &std::path::Path, text: &str) -> Result<(), Failure> {
 async fn cancel(store: &dyn Store, name: &str) -> Result<(), Failure> {
     let run = find(store, name).await?;
     if run.status != RunStatus::Running {
-        let message = format!("nobody works on `{}`: it is {}", run.id, RunState::of(&run).name());
+        let message =
+            format!("`{}` is not running: its status is {}", run.id, RunState::of(&run).name());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let holder = LeaseHolder::of(&run);
     cancel_run(store, &run).await?;
     if let Some(holder) = holder {
-        note(&format!("{holder} finds out with its next step"));
+        note(&format!("{holder} stops at its next step"));
     }
-    out_line(&format!("stopped {}", run.id))
+    out_line(&format!("cancelled {}", run.id))
 }
 
 async fn remove(store: Arc<dyn Store>, names: &[String], force: bool) -> Result<(), Failure> {
-    // Looked at before anything is removed: a typing error in the last name should not cost the
-    // first one.
+    // All names are checked first: a typo in the last name should not cost the first run.
     let mut runs: Vec<Run> = Vec::new();
     for name in names {
         let run = find(&*store, name).await?;
         if !force {
-            let instead = "stop it first, or remove it all the same with `--force`";
+            let instead = "cancel it first, or remove it anyway with `--force`";
             refuse_if_held(&run, "removed", instead)?;
         }
         if runs.iter().all(|other| other.id != run.id) {

@@ -1,9 +1,9 @@
-//! `assize runs show`: one run, as people read it.
+//! `assize runs show`: prints one run.
 
 use std::time::Duration;
 
-use assize_config::Limits;
-use assize_consult::Turning;
+use assize_config::SandboxLimits;
+use assize_consult::ConsultFork;
 use assize_run::{EventQuery, LeaseHolder, Run, RunState, Store};
 use assize_service::Services;
 use assize_service::reading::described;
@@ -22,7 +22,7 @@ pub(super) async fn show(
     json: bool,
 ) -> Result<(), Failure> {
     let records = store.records(&run.id).await?;
-    let told = match events {
+    let stored_events = match events {
         true => store.events(EventQuery::of_run(&run)).await?,
         false => Vec::new(),
     };
@@ -33,7 +33,7 @@ pub(super) async fn show(
         value["records"] = json!(records.len());
         kind::describe(&stored, transcripts, &mut value).await?;
         if events {
-            value["events"] = json!(told);
+            value["events"] = json!(stored_events);
         }
         return out_json(&value);
     }
@@ -43,11 +43,11 @@ pub(super) async fn show(
     let mut lines = vec![
         row("status", format!("{}{holder}", RunState::of(&run).name())),
         row("created", format!("{} UTC", when(run.created))),
-        row("changed", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
-        row("kept", format!("{} records", records.len())),
+        row("updated", format!("{} UTC, after {} s", when(run.updated), took.as_secs())),
+        row("journal", format!("{} records", records.len())),
     ];
     lines.extend(run.parent.as_ref().map(|parent| row("fork of", parent.to_string())));
-    lines.extend(run.error.as_ref().map(|error| row("ended by", error.clone())));
+    lines.extend(run.error.as_ref().map(|error| row("error", error.clone())));
     for (name, value) in run.input.as_object().into_iter().flatten() {
         if let Some(shown) = in_words(name, value) {
             lines.push(row(&name.replace('_', " "), shown));
@@ -55,14 +55,14 @@ pub(super) async fn show(
     }
     for artifact in store.artifacts(&run.id).await? {
         let given = artifact.name.strip_prefix("input/");
-        lines.extend(given.map(|name| row("given", name.to_owned())));
+        lines.extend(given.map(|name| row("input file", name.to_owned())));
         if artifact.name == "tests" {
             lines.push(row("tests", "yes".to_owned()));
         }
     }
     out_line(&terminal::harmless(&lines.join("\n")))?;
     kind::show(&stored, transcripts).await?;
-    for event in told {
+    for event in stored_events {
         let line =
             format!("{:>6}  {}  {}  {}", event.id, when(event.at), event.name, event.payload);
         out_line(&terminal::harmless(&line))?;
@@ -78,12 +78,12 @@ fn row(name: &str, value: String) -> String {
     format!("{name:17} {value}")
 }
 
-/// What a run was begun with; `None` for what is nothing.
+/// Input value of a run as text; `None` for an empty value.
 fn in_words(name: &str, value: &Value) -> Option<String> {
-    let limits = serde_json::from_value::<Limits>(value.clone());
+    let limits = serde_json::from_value::<SandboxLimits>(value.clone());
     if let Some(limits) = limits.ok().filter(|_| name == "limits") {
         return Some(format!(
-            "{} MB of memory, {} s, {} of a processor, {} processes, {} MB of files",
+            "{} MB of memory, {} s, {} CPUs, {} processes, {} MB of files",
             limits.memory >> 20,
             limits.wall.as_secs_f64(),
             f64::from(limits.cpu_millis) / 1000.0,
@@ -96,12 +96,12 @@ fn in_words(name: &str, value: &Value) -> Option<String> {
         Value::Array(all) if all.is_empty() => None,
         Value::Bool(true) => Some("yes".to_owned()),
         Value::Array(all) if name == "turnings" => {
-            let turnings = all.iter().map(|one| serde_json::from_value::<Turning>(one.clone()));
+            let turnings = all.iter().map(|one| serde_json::from_value::<ConsultFork>(one.clone()));
             let turnings = turnings.filter_map(|one| one.ok().map(|one| one.to_string()));
             Some(turnings.collect::<Vec<_>>().join("; then "))
         }
         Value::String(text) => Some(text.clone()),
-        Value::Array(all) if name == "packages" => Some(format!("{} may be asked for", all.len())),
+        Value::Array(all) if name == "packages" => Some(format!("{} allowed", all.len())),
         Value::Array(all) => {
             let words: Vec<String> = all
                 .iter()

@@ -1,4 +1,4 @@
-//! `assize work`: a model that changes files, through drafts and the gate.
+//! `assize work`: has a model edit files through drafts and the gate.
 
 mod progress;
 pub(crate) mod show;
@@ -7,24 +7,24 @@ pub(crate) mod stored;
 use std::sync::Arc;
 
 use assize_config::REHEARSAL_LABEL;
-use assize_draft::work::{Mode, WorkAsk, WorkJob, WorkOutcome, WorkPlan, Worked};
-use assize_run::{Finished, Origin, RunKind, Signal, Trial};
+use assize_draft::work::{WorkJob, WorkMode, WorkOptions, WorkOutcome, WorkPlan, WorkReport};
+use assize_run::{CompletedRun, RunKind, RunOrigin, Signal, Trial};
 use assize_service::Services;
 use assize_types::{Cancel, Failure, FailureKind};
 use serde_json::{Value, json};
 
 use crate::account::account;
 use crate::args::WorkArgs;
-use crate::exit::{Exit, exit_code};
+use crate::exit::{ExitStatus, exit_code};
 use crate::progress::{Activity, Progress};
 use crate::terminal::{DIM, note, out_json, out_line, paint};
 use crate::voice::{heading, tell_failure};
 use crate::{drafts, input};
 
-/// The longest task, in MiB: more would fit no model.
-const LONGEST: u64 = 1;
+/// Maximum size of the task, in MiB; no context window holds more.
+const MAX_TASK_MIB: u64 = 1;
 
-/// Gives 0 where all was accepted, 6 where a person must decide, and 1 where nothing came of it.
+/// Returns exit code 0 if the submission was accepted, 6 if it waits for a decision, and 1 otherwise.
 pub(crate) async fn run(
     args: WorkArgs,
     mut services: Services,
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     let store = services.open_store(true).await?;
     let runner = services.runner(&store)?;
     let (plan, origin) = match fresh {
-        Some(plan) => (plan, Origin::New),
+        Some(plan) => (plan, RunOrigin::New),
         None => {
             let (run, origin) = runner.resumable(&args.again.request(), RunKind::Work).await?;
             (WorkPlan::restored(&run)?, origin)
@@ -50,21 +50,25 @@ pub(crate) async fn run(
     let seen = shown.clone();
     let see = move |signal: &Signal<'_>| progress::see(&seen, signal);
     let finished = shown.until(trial.execute(Some(Arc::new(see)), cancel)).await;
-    let sitting = Sitting { args: &args, trial };
+    let output = RunOutput { args: &args, trial };
     match finished {
-        Ok(finished) => sitting.finish(finished),
-        Err(failed) => Err(tell_failure(failed, &sitting.trial, args.quiet)),
+        Ok(finished) => output.finish(finished),
+        Err(failed) => Err(tell_failure(failed, &output.trial, args.quiet)),
     }
 }
 
-/// What was asked for.
-async fn ask(args: &WorkArgs, services: &Services, cancel: &Cancel) -> Result<WorkAsk, Failure> {
+/// Request for a new run.
+async fn ask(
+    args: &WorkArgs,
+    services: &Services,
+    cancel: &Cancel,
+) -> Result<WorkOptions, Failure> {
     let task = match args.task.as_deref() {
-        Some("-") => Some(input::from_standard_input("the task", LONGEST, cancel).await?),
+        Some("-") => Some(input::from_standard_input("the task", MAX_TASK_MIB, cancel).await?),
         task => task.map(str::to_owned),
     };
-    let mode = args.mode.parse::<Mode>();
-    Ok(WorkAsk {
+    let mode = args.mode.parse::<WorkMode>();
+    Ok(WorkOptions {
         workspace: drafts::workspace(&args.workspace, &services.environment),
         task,
         task_id: args.task_id.clone(),
@@ -75,25 +79,25 @@ async fn ask(args: &WorkArgs, services: &Services, cancel: &Cancel) -> Result<Wo
     })
 }
 
-/// One worker that came to its end.
-struct Sitting<'a> {
+/// Prints the result of a run, as the flags request.
+struct RunOutput<'a> {
     args: &'a WorkArgs,
     trial: Trial<WorkJob>,
 }
 
-impl Sitting<'_> {
-    fn finish(&self, finished: Finished<Worked>) -> Result<u8, Failure> {
+impl RunOutput<'_> {
+    fn finish(&self, finished: CompletedRun<WorkReport>) -> Result<u8, Failure> {
         let worked = finished.report;
         self.show(&worked)?;
         finished.stored?;
         Ok(match worked.outcome {
             WorkOutcome::Accepted => 0,
-            WorkOutcome::Escalated | WorkOutcome::Pending => Exit::Undecided.code(),
+            WorkOutcome::Escalated | WorkOutcome::Pending => ExitStatus::Undecided.code(),
             WorkOutcome::Rejected | WorkOutcome::Nothing => exit_code(FailureKind::Verdict),
         })
     }
 
-    fn show(&self, worked: &Worked) -> Result<(), Failure> {
+    fn show(&self, worked: &WorkReport) -> Result<(), Failure> {
         if self.args.json {
             return out_json(&self.as_json(worked));
         }
@@ -117,7 +121,7 @@ impl Sitting<'_> {
         Ok(())
     }
 
-    fn as_json(&self, worked: &Worked) -> Value {
+    fn as_json(&self, worked: &WorkReport) -> Value {
         let mut shown = json!(worked);
         shown["run"] = json!(self.trial.run.id);
         shown["workspace"] = json!(self.trial.job.input.workspace);

@@ -1,4 +1,4 @@
-//! What a worker is doing.
+//! Progress of `assize work`.
 
 use assize_draft::tools;
 use assize_run::{EffectStage, RunEvent, Signal};
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::progress::{Activity, Progress};
 use crate::terminal::harmless;
 
-/// Says what a signal is about.
+/// Shows the activity that a signal announces.
 pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
-    let told = match signal {
-        // Where lines stay, what it does next says enough.
+    let activity = match signal {
+        // Not shown where lines are appended: the tool call that follows says enough.
         Signal::Effect { key, stage: EffectStage::Started } if progress.is_live() => {
             let key = key.to_string();
             let step = key.strip_prefix("step-").and_then(|key| key.split_once('/'));
@@ -21,21 +21,21 @@ pub(super) fn see(progress: &Progress<Activity>, signal: &Signal<'_>) {
         Signal::Event { event, .. } => match RunEvent::read(&event.name, &event.payload) {
             Some(RunEvent::ToolCalled { step, tool, path, failed }) => {
                 let refused = if failed { ": refused" } else { "" };
-                let called = done(&tool, &path.unwrap_or_default());
+                let called = tool_call(&tool, &path.unwrap_or_default());
                 Some(format!("step {step} · {called}{refused}"))
             }
             Some(RunEvent::DraftAccepted { reasons, .. }) => Some(decided("accepted", &reasons)),
             Some(RunEvent::DraftRejected { reasons, .. }) => Some(decided("rejected", &reasons)),
             Some(RunEvent::DraftEscalated { reasons, .. }) => Some(decided("escalated", &reasons)),
             Some(RunEvent::ModeChanged { why, .. }) => {
-                Some(format!("going on without tools: {why}"))
+                Some(format!("continuing without tools: {why}"))
             }
             _ => None,
         },
         _ => None,
     };
-    if let Some(told) = told {
-        progress.say(harmless(&one_line(told.trim())));
+    if let Some(activity) = activity {
+        progress.say(harmless(&one_line(activity.trim())));
     }
 }
 
@@ -48,15 +48,15 @@ fn decided(verdict: &str, reasons: &Value) -> String {
     }
 }
 
-/// What a tool does, in words.
-fn done(tool: &str, path: &str) -> String {
+/// Describes a tool call.
+fn tool_call(tool: &str, path: &str) -> String {
     match tool {
-        "list_files" => "looks at the files".to_owned(),
+        "list_files" => "lists the files".to_owned(),
         "read_file" => format!("reads {path}"),
-        tools::REQUEST => format!("asks for a draft of {path}"),
+        tools::REQUEST => format!("requests a draft of {path}"),
         tools::READ => "reads its draft".to_owned(),
         tools::WRITE => "writes its draft".to_owned(),
-        tools::SUBMIT => "hands it in".to_owned(),
+        tools::SUBMIT => "submits its draft".to_owned(),
         other => format!("calls {other}"),
     }
 }

@@ -1,9 +1,9 @@
-//! File edits in the store, as they are shown, and the patch that was proposed.
+//! Prints a stored run of `assize work`, and lists or copies its proposed patch.
 
 use std::path::Path;
 
 use assize_config::REHEARSAL_LABEL;
-use assize_draft::work::{PATCH, Worked, transcript};
+use assize_draft::work::{PATCH, WorkReport, transcript};
 use assize_run::read_result;
 use assize_service::files;
 use assize_service::reading::is_rehearsal;
@@ -16,7 +16,7 @@ use crate::kind::StoredRun;
 use crate::terminal::{self, note, out_line};
 use crate::{hints, runs};
 
-/// Adds what its JSON object has besides what every run has.
+/// Adds the proposed patch to the JSON object of the run.
 pub(crate) async fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Result<(), Failure> {
     if let Some(patch) = proposed_patch(stored).await? {
         object["proposed_patch"] = json!(String::from_utf8_lossy(&patch));
@@ -24,7 +24,7 @@ pub(crate) async fn describe(stored: &StoredRun<'_>, object: &mut Value) -> Resu
     Ok(())
 }
 
-/// Shows the result, and the transcripts if they are wanted.
+/// Prints the result, and the transcripts if requested.
 pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<(), Failure> {
     let run = stored.run;
     if is_rehearsal(run) {
@@ -32,7 +32,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     }
     if let Some(value) = &run.result {
         out_line("")?;
-        let worked: Worked = read_result(value.clone())?;
+        let worked: WorkReport = read_result(value.clone())?;
         show::worked(&worked).iter().try_for_each(|line| out_line(line))?;
     }
     if transcripts {
@@ -44,7 +44,7 @@ pub(crate) async fn show(stored: &StoredRun<'_>, transcripts: bool) -> Result<()
     diff(&String::from_utf8_lossy(&patch)).iter().try_for_each(|line| out_line(line))
 }
 
-/// Lists its files, or copies them into a folder.
+/// Lists the proposed patch, or copies it to a folder.
 pub(crate) async fn files(
     stored: &StoredRun<'_>,
     out: Option<&Path>,
@@ -72,7 +72,7 @@ pub(crate) async fn files(
     runs::list_files(stored.run, listed, json!({}), json)
 }
 
-/// The patch that a model without tools proposed, for a reviewer to decide on.
+/// Patch that a model without tools proposed, for a reviewer to decide on.
 async fn proposed_patch(stored: &StoredRun<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let artifacts = stored.store.artifacts(&stored.run.id).await?;
     match artifacts.iter().find(|artifact| artifact.name == PATCH) {

@@ -1,4 +1,4 @@
-//! Signed heads of the audit log: `assize audit head`, and what `assize audit verify --since` finds with them.
+//! Signed heads of the audit log: `assize audit head` and `assize audit verify --since`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,33 +6,34 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
-/// Where the store and the copy of the log in the workspace are, and everything beside the store.
+/// Folder of the store, below the home.
 const STATE: &str = ".local/state/assize";
+/// The workspace's copy of the log, below the home.
 const COPY: &str = "work/_handoff/transition.ndjson";
 
 /// Adds two entries to the log.
 fn add_entries(home: &Home) {
     for state in ["off", "on"] {
-        let Ran { code, err, .. } = home.run(&["drafts", state]);
+        let CommandOutput { code, err, .. } = home.run(&["drafts", state]);
         assert_eq!(code, 0, "{err}");
     }
 }
 
-/// The signed head of the log.
+/// Signed head of the log, as `assize audit head` prints it.
 fn head(home: &Home) -> String {
-    let Ran { code, out, err } = home.run(&["audit", "head"]);
+    let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.lines().count()), (0, 1), "{err}");
     out.trim_end().to_owned()
 }
 
-/// Looks at the log since a head.
-fn verify(home: &Home, since: &str) -> Ran {
+/// Verifies the log against the head `since`.
+fn verify(home: &Home, since: &str) -> CommandOutput {
     home.run(&["audit", "verify", "--since", since])
 }
 
-/// The store and the copy of the log, as they are: names with contents.
+/// Paths and contents of the store's files and of the log's copy.
 fn backup(home: &Home) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let state = fs::read_dir(home.folder.path().join(STATE)).unwrap();
     let stores = state.map(|entry| entry.unwrap().path());
@@ -42,7 +43,7 @@ fn backup(home: &Home) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Puts an earlier state back.
+/// Replaces the store and the log's copy by a backup.
 fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
     for entry in fs::read_dir(home.folder.path().join(STATE)).unwrap() {
         let path = entry.unwrap().path();
@@ -56,40 +57,40 @@ fn restore(home: &Home, backup: &[(std::path::PathBuf, Vec<u8>)]) {
 }
 
 #[test]
-fn rolled_back_store_and_log_are_found_by_a_head_kept_elsewhere() {
+fn rolled_back_store_and_log_fail_verification_against_a_later_head() {
     let home = Home::new();
-    let Ran { code, err, .. } = home.run(&["audit", "head"]);
+    let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
     assert!(code == 0 && err.contains("warning: the log is empty"), "{err}");
     add_entries(&home);
     let (before, early) = (backup(&home), head(&home));
     add_entries(&home);
     let late = head(&home);
     for head in [&early, &late] {
-        let Ran { code, out, err } = verify(&home, head);
+        let CommandOutput { code, out, err } = verify(&home, head);
         assert!(code == 0 && out.starts_with("intact: 4 entries"), "{out}{err}");
     }
     restore(&home, &before);
-    // Nothing in store and log shows it.
-    let Ran { code, out, err } = home.run(&["audit", "verify"]);
+    // Without a head, the rollback cannot be seen.
+    let CommandOutput { code, out, err } = home.run(&["audit", "verify"]);
     assert!(code == 0 && out.starts_with("intact: 2 entries"), "{out}{err}");
     assert_eq!(verify(&home, &early).code, 0);
-    let Ran { code, err, .. } = verify(&home, &late);
+    let CommandOutput { code, err, .. } = verify(&home, &late);
     assert_eq!(code, 1, "{err}");
-    let shorter = "the log was rolled back: it ends at entry 2, and the head is of entry 4";
+    let shorter = "the log was rolled back: it ends at entry 2, but the head is of entry 4";
     assert!(err.contains(shorter), "{err}");
-    let told = home.run(&["audit", "verify", "--since", &late, "--json"]).out;
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["intact"], &told["wrong"][0]), (&false.into(), &shorter.into()));
-    // Grown again, it has other entries under the same numbers.
+    let report = home.run(&["audit", "verify", "--since", &late, "--json"]).out;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["intact"], &report["wrong"][0]), (&false.into(), &shorter.into()));
+    // New entries take the numbers of the removed ones, with other hashes.
     add_entries(&home);
-    let Ran { code, err, .. } = verify(&home, &late);
+    let CommandOutput { code, err, .. } = verify(&home, &late);
     assert_eq!(code, 1, "{err}");
-    let rewritten = "the log was rewritten: entry 4 has another hash than the head";
+    let rewritten = "the log was rewritten: the hash of entry 4 differs from the head";
     assert!(err.contains(rewritten), "{err}");
-    // Without a store there is nothing that a head could be in.
+    // A missing store counts as an empty log.
     fs::remove_dir_all(home.work().join("_handoff")).unwrap();
     restore(&home, &[]);
-    let Ran { code, err, .. } = verify(&home, &late);
+    let CommandOutput { code, err, .. } = verify(&home, &late);
     assert!(code == 1 && err.contains("it ends at entry 0"), "{err}");
 }
 
@@ -112,37 +113,40 @@ fn changed_heads_and_heads_of_other_keys_do_not_verify() {
         changed(3, "2020-01-01T00:00:00Z"),
         changed(5, &signature),
     ] {
-        let Ran { code, err, .. } = verify(&home, &head);
-        assert!(code == 1 && err.contains("is wrong: the line was changed"), "{code} {err}");
+        let CommandOutput { code, err, .. } = verify(&home, &head);
+        assert!(
+            code == 1 && err.contains("invalid signature on the head of entry"),
+            "{code} {err}"
+        );
     }
-    for (wrong, told) in [
-        (changed(0, "assize-audit-head-9"), "a head is a line that `assize audit head` printed"),
-        (changed(4, "rsa:AAAA"), "a head is a line that `assize audit head` printed"),
+    for (wrong, message) in [
+        (changed(0, "assize-audit-head-9"), "invalid head: expected a line of `assize audit head`"),
+        (changed(4, "rsa:AAAA"), "invalid head: expected a line of `assize audit head`"),
         ("x".to_owned(), "`since` must be `ID:HASH`"),
-        (" ".to_owned(), "there is no head for `--since`"),
+        (" ".to_owned(), "no head given for `--since`"),
         ("@nowhere".to_owned(), "cannot read `nowhere`"),
     ] {
-        let Ran { code, err, .. } = verify(&home, &wrong);
-        assert!(code == 2 && err.contains(told), "{code} {err}");
+        let CommandOutput { code, err, .. } = verify(&home, &wrong);
+        assert!(code == 2 && err.contains(message), "{code} {err}");
     }
     let key = home.folder.path().join(STATE).join("audit-key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let Ran { code, err, .. } = home.run(&["audit", "head"]);
+    let CommandOutput { code, err, .. } = home.run(&["audit", "head"]);
     assert!(code == 4 && err.contains("readable by others") && err.contains("chmod 600"), "{err}");
     fs::remove_file(&key).unwrap();
-    let Ran { code, err, .. } = verify(&home, &good);
-    let other = format!("was signed with another key: {}; the key here is missing", words[4]);
+    let CommandOutput { code, err, .. } = verify(&home, &good);
+    let other = format!("was signed with another key: {}; the local key is missing", words[4]);
     assert!(code == 1 && err.contains(&other), "{err}");
     assert_eq!(verify(&home, &head(&home)).code, 0);
-    let Ran { code, err, .. } = verify(&home, &good);
+    let CommandOutput { code, err, .. } = verify(&home, &good);
     assert!(code == 1 && err.contains("was signed with another key"), "{err}");
 }
 
 #[test]
-fn heads_are_read_from_files_and_standard_input_a_line_each() {
+fn heads_are_read_from_files_and_standard_input_one_per_line() {
     let home = Home::new();
-    // Of an empty log, too.
+    // The first head is of the empty log.
     let mut heads = vec![head(&home)];
     assert!(heads[0].contains(&format!(" 0 {} ", "0".repeat(64))), "{heads:?}");
     for _ in 0..2 {
@@ -155,14 +159,14 @@ fn heads_are_read_from_files_and_standard_input_a_line_each() {
     let since = ["audit", "verify", "--since", "-"];
     assert_eq!(home.run_with_input(&since, lines.as_bytes()).code, 0);
     assert_eq!(home.run_with_input(&since, b"").code, 2);
-    // One that does not hold is enough.
+    // A single head that does not match fails the verification.
     home.write("heads.txt", &format!("{lines}9:{}\n", "0".repeat(64)));
-    let Ran { code, err, .. } = verify(&home, "@heads.txt");
+    let CommandOutput { code, err, .. } = verify(&home, "@heads.txt");
     assert!(code == 1 && err.contains("the head is of entry 9"), "{err}");
 }
 
 #[test]
-fn processes_that_create_the_key_at_once_agree_on_it() {
+fn processes_that_create_the_key_at_the_same_time_use_one_key() {
     let home = Home::new();
     let spawned: Vec<_> =
         (0..6).map(|_| home.command(&["audit", "head"]).spawn().unwrap()).collect();
@@ -189,7 +193,7 @@ fn broken_log_gets_no_signed_head() {
     let store = rusqlite::Connection::open(home.store()).unwrap();
     store.execute("UPDATE audit SET actor = 'eve' WHERE id = 1", []).unwrap();
     drop(store);
-    let Ran { code, out, err } = home.run(&["audit", "head"]);
+    let CommandOutput { code, out, err } = home.run(&["audit", "head"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("entry 1 in the store was changed"), "{err}");
 }

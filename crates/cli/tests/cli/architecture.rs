@@ -1,4 +1,4 @@
-//! The rules of the crates: who depends on whom, and which of them read the process they run in.
+//! Rules for the crates: dependencies as listed in `ARCHITECTURE.md`, and no access to the environment in libraries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,19 +7,17 @@ use std::process::Command;
 
 use serde_json::Value;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use crate::root;
 
-/// Direct normal dependencies between the crates, by the names of their folders, as Cargo has them.
+/// Direct normal dependencies between the crates, by folder name, from `cargo metadata`.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let asked = Command::new(env!("CARGO"))
+    let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
         .output()
         .unwrap();
-    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-    let metadata: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let folder = |manifest: &Path| {
         let folder = manifest.parent()?.strip_prefix(root().join("crates")).ok()?;
         Some(folder.to_str().unwrap().to_owned())
@@ -39,7 +37,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     crates
 }
 
-/// Rows of the table of crates, from the first to the last: name, and direct dependencies.
+/// Rows of the table of crates, in order: name and direct dependencies.
 fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     let name = |cell: &str| -> Option<String> {
         let name = cell.strip_prefix('`')?.strip_suffix('`')?;
@@ -73,7 +71,7 @@ fn table(text: &str) -> Result<Vec<(String, BTreeSet<String>)>, String> {
     if rows.is_empty() { Err("no table of crates".to_owned()) } else { Ok(rows) }
 }
 
-/// Everything in which a table differs from the dependencies there are, and points upwards.
+/// Differences between the table and the real dependencies, and dependencies on a crate that is not above.
 fn complaints(
     rows: &[(String, BTreeSet<String>)],
     dependencies: &BTreeMap<String, BTreeSet<String>>,
@@ -93,7 +91,7 @@ fn complaints(
         if !dependencies.contains_key(name) {
             complaints.push(format!("there is no crate `{name}`"));
         }
-        // Each crate stands below all that it uses, so no cycle is possible.
+        // Each crate is listed below every crate that it uses, so no cycle is possible.
         let above = |one: &&String| rows[..index].iter().any(|(row, _)| row == *one);
         let upwards = uses.iter().filter(|one| !above(one));
         complaints
@@ -103,7 +101,7 @@ fn complaints(
 }
 
 #[test]
-fn crate_table_of_the_architecture_matches_cargo() {
+fn crate_table_in_architecture_md_matches_cargo_metadata() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let rows = table(&text).unwrap();
     let complaints = complaints(&rows, &dependencies());
@@ -111,7 +109,7 @@ fn crate_table_of_the_architecture_matches_cargo() {
 }
 
 #[test]
-fn wrong_crate_table_is_rejected() {
+fn wrong_or_malformed_crate_table_is_rejected() {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let dependencies: BTreeMap<String, BTreeSet<String>> =
         BTreeMap::from([("a".to_owned(), set(&[])), ("b".to_owned(), set(&["a"]))]);
@@ -152,14 +150,14 @@ fn wrong_crate_table_is_rejected() {
     }
 }
 
-/// Crates that are doors, or never part of a program that users run.
-const DOORS: [(&str, &str); 3] = [
-    ("cli", "the door: it reads the environment and passes it on"),
-    ("embed", "called by build scripts, which Cargo talks to by variables"),
+/// Crates that may read the environment, each with its reason.
+const EXEMPT_CRATES: [(&str, &str); 3] = [
+    ("cli", "the command line: it reads the environment and passes it on"),
+    ("embed", "called by build scripts, which Cargo configures with variables"),
     ("testkit", "for tests alone"),
 ];
 
-/// Files that may read one thing of their process.
+/// Files that may read one thing of their process: file, name and reason.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     (
         "guest/src/main.rs",
@@ -174,13 +172,13 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What of `std::env` reads nothing of the process.
+/// Items of `std::env` that read nothing of the process.
 const HARMLESS: [&str; 3] = ["split_paths", "join_paths", "consts"];
 
-/// Other ways to the environment and to the home folder.
+/// Other functions and crates that read the environment, the current folder or the home folder.
 const OTHER_WAYS: [&str; 5] = ["home_dir", "etcetera::", "getenv(", "getcwd(", "dotenv"];
 
-/// What a line of code reads of the process, by name.
+/// Names by which a line of code reads the environment, the arguments or a folder of the process.
 fn reads(line: &str) -> Vec<String> {
     let code = if line.trim_start().starts_with("//") { "" } else { line };
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -189,7 +187,7 @@ fn reads(line: &str) -> Vec<String> {
         .filter(|(at, _)| !code[..*at].ends_with(is_name))
         .map(|(at, matched)| {
             let rest = &code[at + matched.len()..];
-            // A list of imports is named by its brace.
+            // The name of an import list is its brace.
             rest.chars().take_while(|c| is_name(*c) || *c == '{').collect::<String>()
         })
         .filter(|name| !HARMLESS.contains(&name.as_str()))
@@ -198,7 +196,7 @@ fn reads(line: &str) -> Vec<String> {
     found
 }
 
-/// Lines of a formatted file that are not part of its tests, with their numbers; and the modules that are its tests.
+/// The numbered lines of a formatted file outside of its tests, and the names of its test modules in other files.
 fn without_tests(text: &str) -> (Vec<(usize, &str)>, Vec<String>) {
     let (mut lines, mut modules) = (Vec::new(), Vec::new());
     let mut rest = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -223,6 +221,7 @@ fn without_tests(text: &str) -> (Vec<(usize, &str)>, Vec<String>) {
     (lines, modules)
 }
 
+/// Collects all Rust files below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -241,7 +240,8 @@ fn libraries_read_no_environment() {
     for entry in fs::read_dir(&crates).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name();
-        if !DOORS.iter().any(|(door, _)| name == *door) && entry.path().join("src").is_dir() {
+        let exempt = EXEMPT_CRATES.iter().any(|(exempt, _)| name == *exempt);
+        if !exempt && entry.path().join("src").is_dir() {
             sources(&entry.path().join("src"), &mut files);
         }
     }
@@ -275,14 +275,14 @@ fn libraries_read_no_environment() {
     }
     assert!(
         complaints.is_empty(),
-        "libraries read no environment, arguments or home folder; the door passes what they need:\n{}",
+        "libraries read no environment, arguments or home folder; the caller passes what they need:\n{}",
         complaints.join("\n")
     );
-    assert_eq!(used.len(), EXCEPTIONS.len(), "an exception is not needed any more: {used:?}");
+    assert_eq!(used.len(), EXCEPTIONS.len(), "an exception is no longer needed; used: {used:?}");
 }
 
 #[test]
-fn reads_of_the_environment_are_found() {
+fn environment_reads_are_detected() {
     for line in [
         "let home = std::env::var_os(\"HOME\");",
         "let home = env::var(\"HOME\");",
@@ -302,7 +302,7 @@ fn reads_of_the_environment_are_found() {
         "let folders = std::env::split_paths(&search);",
         "// As `std::env::var` has it.",
         "command.env(\"HOME\", home).current_dir(folder);",
-        "surroundings_env::take();",
+        "environment_env::take();",
     ] {
         assert!(reads(line).is_empty(), "{line}");
     }

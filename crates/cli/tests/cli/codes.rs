@@ -1,68 +1,68 @@
-//! Wrong input from the built binary: the exit code of every kind of mistake, and what the message says to do.
+//! Exit codes and messages for invalid flags, settings and files, and for output that cannot be written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::exec::home;
-use crate::runs::where_disks_can_be_made;
-use crate::{Home, Ran, ran};
+use crate::runs::run_with_own_mounts;
+use crate::{CommandOutput, Home, ran};
 
-/// A wrong command line is 2, whichever option or command it is about; nothing is started.
+/// An invalid command line exits with 2 and starts nothing, whichever command or option is wrong.
 #[test]
-fn wrong_flags_exit_2_and_say_what_to_do() {
+fn invalid_flags_exit_2_with_a_helpful_message() {
     let rows: &[(&[&str], &[&str])] = &[
         (
             &["exec", "--timeout", "-1", "x.py"],
-            &["`--timeout` wants a number from 0.001", "not `-1`"],
+            &["`--timeout` must be a number from 0.001", "not `-1`"],
         ),
-        (&["run", "x", "--timeout", "-1"], &["`--timeout` wants a number from 0.001", "not `-1`"]),
-        (&["run", "x", "--max-cost", "-1"], &["`--max-cost` wants a number from 0", "not `-1`"]),
-        (&["run", "x", "--memory", "12"], &["`--memory` wants a size from 16M", "not `12`"]),
-        (&["ask", "x", "--temperature", "5"], &["`--temperature` wants a number from 0 to 2"]),
+        (&["run", "x", "--timeout", "-1"], &["`--timeout` must be a number", "not `-1`"]),
+        (&["run", "x", "--max-cost", "-1"], &["`--max-cost` must be a number from 0", "not `-1`"]),
+        (&["run", "x", "--memory", "12"], &["`--memory` must be a size from 16M", "not `12`"]),
+        (&["ask", "x", "--temperature", "5"], &["`--temperature` must be a number from 0 to 2"]),
         (
             &["run", "x", "--candidates", "0"],
-            &["--candidates", "wants a whole number from 1 to 16"],
+            &["--candidates", "expected a whole number from 1 to 16"],
         ),
-        (&["run", "x", "--max-attempts", "-3"], &["wants a whole number from 1 to 20"]),
-        (&["eval", "x", "--limit", "0"], &["wants a whole number of at least 1"]),
-        (&["consult", "NVDA", "--rounds", "51"], &["wants a whole number from 1 to 50"]),
-        (&["worker", "--slots", "0"], &["wants a whole number from 1 to 1000"]),
-        (&["work", "x", "--max-steps", "none"], &["wants a whole number from 1 to 500"]),
-        (&["sandbox", "create", "x", "--ttl", "5"], &["wants a unit: `5s`, `5m`, `5h` or `5d`"]),
+        (&["run", "x", "--max-attempts", "-3"], &["expected a whole number from 1 to 20"]),
+        (&["eval", "x", "--limit", "0"], &["expected a whole number of at least 1"]),
+        (&["consult", "NVDA", "--rounds", "51"], &["expected a whole number from 1 to 50"]),
+        (&["worker", "--slots", "0"], &["expected a whole number from 1 to 1000"]),
+        (&["work", "x", "--max-steps", "none"], &["expected a whole number from 1 to 500"]),
+        (&["sandbox", "create", "x", "--ttl", "5"], &["missing unit: expected `5s`, `5m`, `5h`"]),
         (&["sandbox", "create", "x", "--ttl", "soon"], &["such as `90s`, `30m`, `2h`"]),
-        (&["sandbox", "create", "x", "--ttl", "0s"], &["wants a time from `1s` to `7d`"]),
-        (&["sandbox", "create", "x", "--ttl", "8d"], &["wants a time from `1s` to `7d`"]),
-        (&["consult", "Larkspur Kettles"], &["goes by its name: `--name"]),
-        (&["drafts", "clean", "--older-than", "7"], &["wants a unit: `7s`"]),
+        (&["sandbox", "create", "x", "--ttl", "0s"], &["expected a time from `1s` to `7d`"]),
+        (&["sandbox", "create", "x", "--ttl", "8d"], &["expected a time from `1s` to `7d`"]),
+        (&["consult", "Larkspur Kettles"], &["give its name: `--name"]),
+        (&["drafts", "clean", "--older-than", "7"], &["missing unit: expected `7s`"]),
         (&["serve", "--port", "8080"], &["`--listen 127.0.0.1:8080` sets address and port"]),
         (&["serve", "--listen", "8080x"], &["such as `127.0.0.1:8080`"]),
         (&["serve", "--listen", "127.0.0.1"], &["an IP address with a port"]),
         (&["serve", "--tls-cert", "no.pem", "--tls-key", "no.pem"], &["cannot use `no.pem`"]),
         (&["serve", "--root", "x=nowhere"], &["there is no folder"]),
-        (&["run", "x", "--isolation", "banana"], &["`--isolation` wants jail, docker, microvm"]),
-        (&["exec", "--isolation", "banana", "x.py"], &["`--isolation` wants jail, docker"]),
-        (&["worker", "--isolation", "banana"], &["`--isolation` wants jail, docker"]),
+        (&["run", "x", "--isolation", "banana"], &["`--isolation` must be jail, docker, microvm"]),
+        (&["exec", "--isolation", "banana", "x.py"], &["`--isolation` must be jail, docker"]),
+        (&["worker", "--isolation", "banana"], &["`--isolation` must be jail, docker"]),
         (
             &["run", "x", "--provider", "anthropc"],
             &["unknown provider `anthropc`", "did you mean `anthropic`"],
         ),
         (
             &["runs", "list", "--cluster", "http://a"],
-            &["`--cluster` wants servers such as `nats://"],
+            &["`--cluster` must be servers such as `nats://"],
         ),
         (&["ask", "x", "--replay", "none"], &["cannot open the cassette `none`"]),
         (&["exec", "none.py"], &["cannot read `none.py`"]),
         (&["rnu", "x"], &["unrecognized subcommand 'rnu'", "similar subcommand exists: 'run'\n"]),
         (&["runs", "lst"], &["similar subcommand exists: 'list'\n"]),
         (&["frobnicate"], &["unrecognized subcommand 'frobnicate'"]),
-        (&["run", "x", "--retries", "3"], &["`--max-attempts NUMBER` sets how often"]),
+        (&["run", "x", "--retries", "3"], &["`--max-attempts NUMBER` sets the maximum number"]),
         (&["run", "x", "--input", "f"], &["`--file PATH` gives the program a file"]),
         (&["run", "x", "--lang", "python"], &["a similar argument exists: '--language'"]),
         (&["run", "--verbose", "x"], &["`--log-level info`"]),
         (
             &["config", "set", "provider", "anthropc"],
-            &["`provider` wants one of", "did you mean `anthropic`?"],
+            &["`provider` must be one of", "did you mean `anthropic`?"],
         ),
         (
             &["config", "set", "gateway.retrys", "3"],
@@ -70,21 +70,21 @@ fn wrong_flags_exit_2_and_say_what_to_do() {
         ),
         (
             &["config", "set", "gateway.retries", "99"],
-            &["wants a whole number from 0 to 20, not `99`"],
+            &["must be a whole number from 0 to 20, not `99`"],
         ),
         (
             &["config", "set", "gateway.retries", "-1"],
-            &["wants a whole number from 0 to 20, not `-1`"],
+            &["must be a whole number from 0 to 20, not `-1`"],
         ),
         (&["config", "set", "openai.api_key", "x"], &["would hold a key", ".env"]),
         (&["config", "set", "model", "sk-abcdefghijklmnop"], &["would hold a key"]),
-        (&["config", "set", "sandbox.isolation", "banana"], &["wants jail, docker, microvm"]),
+        (&["config", "set", "sandbox.isolation", "banana"], &["must be jail, docker, microvm"]),
         (&["config", "set", "prices.m.cost", "1"], &["a price is `prices.MODEL.FIELD`"]),
         (&["config", "unset", "nothing"], &["unknown setting `nothing`"]),
     ];
     let home = home();
     for (args, contains) in rows {
-        let Ran { code, out, err } = home.run(args);
+        let CommandOutput { code, out, err } = home.run(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         for text in *contains {
             assert!(err.contains(text), "{args:?} lacks {text:?}: {err}");
@@ -96,9 +96,9 @@ fn wrong_flags_exit_2_and_say_what_to_do() {
     assert!(!home.folder.path().join(".config").exists());
 }
 
-/// The same wrong values are 3 where they are settings, from a variable or from a file.
+/// The same invalid values exit with 3 when they come from an environment variable or a settings file.
 #[test]
-fn wrong_settings_exit_3_and_name_their_source() {
+fn invalid_settings_exit_3_and_name_their_source() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
         ("ASSIZE_SANDBOX_TIMEOUT_SECONDS", "sandbox.timeout_seconds", "-1", &["exec", "x.py"]),
         ("ASSIZE_SANDBOX_ISOLATION", "sandbox.isolation", "banana", &["run", "x"]),
@@ -109,16 +109,16 @@ fn wrong_settings_exit_3_and_name_their_source() {
         ("ASSIZE_LOG_LEVEL", "log.level", "loud", &["doctor"]),
     ];
     for (variable, key, value, args) in rows {
-        let Ran { code, err, .. } = home().set(variable, *value).run(args);
+        let CommandOutput { code, err, .. } = home().set(variable, *value).run(args);
         assert_eq!(code, 3, "{variable}: {err}");
-        assert!(err.contains(&format!("environment, {variable}: wants ")), "{err}");
+        assert!(err.contains(&format!("environment, {variable}: must be ")), "{err}");
         let home = home();
         let number = value.parse::<f64>().is_ok() && !key.ends_with("memory");
         let written = if number { (*value).to_owned() } else { format!("\"{value}\"") };
         home.write("assize.toml", &format!("{key} = {written}\n"));
-        let Ran { code, err, .. } = home.run(args);
+        let CommandOutput { code, err, .. } = home.run(args);
         assert_eq!(code, 3, "{key}: {err}");
-        assert!(err.contains(&format!("assize.toml:1: `{key}` wants ")), "{err}");
+        assert!(err.contains(&format!("assize.toml:1: `{key}` must be ")), "{err}");
     }
     for python in ["/nonexistent", "/etc/passwd", "."] {
         let home = home().set("ASSIZE_SANDBOX_PYTHON", python);
@@ -128,25 +128,25 @@ fn wrong_settings_exit_3_and_name_their_source() {
             &["exec", "--isolation", "jail", "x.py"],
             &["run", "Calculate fibonacci(10)"],
         ] {
-            let Ran { code, err, .. } = home.run(args);
+            let CommandOutput { code, err, .. } = home.run(args);
             assert_eq!(code, 3, "{args:?} {err}");
             let named = "invalid setting `sandbox.python` (environment, ASSIZE_SANDBOX_PYTHON): ";
             assert!(err.contains(named) && err.contains("is not a program"), "{args:?} {err}");
         }
     }
-    let Ran { code, err, .. } = Home::new()
+    let CommandOutput { code, err, .. } = Home::new()
         .set("ASSIZE_CLUSTER_SERVERS", "nats://127.0.0.1:9")
         .set("ASSIZE_CLUSTER_CA_FILE", "nowhere.pem")
         .run(&["cluster", "status"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("`cluster.ca_file` names no file"), "{err}");
+    assert!(err.contains("`cluster.ca_file`: file not found"), "{err}");
 }
 
 #[test]
 fn config_set_writes_the_users_file_and_keeps_its_comments() {
     let home = home();
     let file = home.folder.path().join(".config/assize/config.toml");
-    let Ran { code, err, .. } = home.run(&["config", "set", "provider", "rehearsal"]);
+    let CommandOutput { code, err, .. } = home.run(&["config", "set", "provider", "rehearsal"]);
     assert_eq!((code, err.as_str()), (0, "set `provider` in `~/.config/assize/config.toml`\n"));
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("# mine\n{}", text.replace('\n', " # offline\n"))).unwrap();
@@ -157,15 +157,15 @@ fn config_set_writes_the_users_file_and_keeps_its_comments() {
         "# mine\nprovider = \"rehearsal\" # offline\n\n[rehearsal]\nseed = 7\n"
     );
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    let Ran { out, .. } = home.run(&["config", "show", "--only", "set"]);
+    let CommandOutput { out, .. } = home.run(&["config", "show", "--only", "set"]);
     assert!(out.contains("rehearsal.seed   7  (~/.config/assize/config.toml:5)"), "{out}");
-    // A stronger source still wins, which is said.
+    // A source with higher precedence still wins, and the command reports it.
     home.write("assize.toml", "[rehearsal]\nseed = 1\n");
-    let Ran { code, err, .. } = home.run(&["config", "set", "rehearsal.seed", "8"]);
+    let CommandOutput { code, err, .. } = home.run(&["config", "set", "rehearsal.seed", "8"]);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("`rehearsal.seed` is overridden here: assize.toml:2"), "{err}");
     assert_eq!(home.run(&["config", "unset", "rehearsal.seed"]).code, 0);
-    let Ran { code, err, .. } = home.run(&["config", "unset", "rehearsal.seed"]);
+    let CommandOutput { code, err, .. } = home.run(&["config", "unset", "rehearsal.seed"]);
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("is not set in"), "{err}");
 }
@@ -177,35 +177,35 @@ fn config_set_and_unset_repair_an_invalid_file() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "nosuch = 1\n[sandbox]\ncpus = -5\n").unwrap();
     assert_eq!(home.run(&["exec", "x.py"]).code, 3);
-    let Ran { code, err, .. } = home.run(&["config", "set", "sandbox.cpus", "1"]);
+    let CommandOutput { code, err, .. } = home.run(&["config", "set", "sandbox.cpus", "1"]);
     assert_eq!(code, 0, "{err}");
-    // The other wrong value is still there, and named.
+    // The other invalid value is still in the file, and the warning names it.
     assert!(err.contains("warning: ") && err.contains("nosuch"), "{err}");
     assert_eq!(home.run(&["config", "unset", "nosuch"]).code, 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), "[sandbox]\ncpus = 1\n");
     assert_eq!(home.run(&["config", "unset", "sandbox.cpus"]).code, 0);
     assert_eq!(home.run(&["config", "show"]).code, 0);
-    // A model is named as it is in the file, and a valid file stays valid.
+    // The name of a model may be quoted or not, and the file stays valid.
     assert_eq!(home.run(&["config", "set", "prices.\"my-own.model\".input", "0.5"]).code, 0);
     assert_eq!(home.run(&["config", "set", "prices.my-own.model.output", "2"]).code, 0);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("[prices.\"my-own.model\"]\ninput = 0.5\noutput = 2\n"), "{text}");
 }
 
-/// Files of assize itself that cannot be read or written.
+/// Covers files of assize itself: the list of trusted folders and the token file.
 #[test]
-fn unusable_files_say_which_and_what_to_do() {
+fn unusable_state_files_are_named_with_a_hint() {
     let home = home();
     let state = home.folder.path().join(".local/state/assize");
-    // Root may read every file, but no folder as one.
+    // A folder in the place of the file: the tests may run as root, which can read every file.
     fs::create_dir_all(state.join("trusted.json")).unwrap();
-    let Ran { code, err, .. } = home.run(&["ask", "x"]);
+    let CommandOutput { code, err, .. } = home.run(&["ask", "x"]);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains("trusted.json`: not a regular file"), "{err}");
     assert!(err.contains("hint: ") && err.contains("`assize config trust`"), "{err}");
     fs::remove_dir(state.join("trusted.json")).unwrap();
     fs::write(state.join("taken"), "").unwrap();
-    let Ran { code, err, .. } =
+    let CommandOutput { code, err, .. } =
         home.run(&["serve", "--token-file", "../.local/state/assize/taken/t"]);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("cannot read or write the token file"), "{err}");
@@ -213,7 +213,7 @@ fn unusable_files_say_which_and_what_to_do() {
 }
 
 #[test]
-fn closed_standard_output_fails_before_anything_is_spent() {
+fn closed_standard_output_exits_4_before_any_work() {
     let shell = |home: &Home, script: &str| {
         let run = home.command(&[]);
         let mut shell = Command::new("sh");
@@ -224,32 +224,33 @@ fn closed_standard_output_fails_before_anything_is_spent() {
         shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
         ran(shell.output().unwrap(), home.folder.path())
     };
-    let lost = home();
-    let Ran { code, err, .. } = shell(&lost, "\"$0\" run 'Calculate fibonacci(10)' --quiet >&-");
+    let closed = home();
+    let CommandOutput { code, err, .. } =
+        shell(&closed, "\"$0\" run 'Calculate fibonacci(10)' --quiet >&-");
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("cannot write to standard output: it is closed"), "{err}");
     assert!(err.contains("`> /dev/null`"), "{err}");
-    assert!(!lost.store().exists());
-    assert_eq!(shell(&lost, "echo 'print(1)' | \"$0\" exec - >&-").code, 4);
-    assert_eq!(shell(&lost, "\"$0\" config show >&-").code, 4);
-    // A program that prints nothing loses nothing, and what is discarded on purpose is not lost.
-    assert_eq!(shell(&lost, "echo 'x = 1' | \"$0\" exec - >&-").code, 0);
+    assert!(!closed.store().exists());
+    assert_eq!(shell(&closed, "echo 'print(1)' | \"$0\" exec - >&-").code, 4);
+    assert_eq!(shell(&closed, "\"$0\" config show >&-").code, 4);
+    // A program that prints nothing, and output that is discarded on purpose, are not errors.
+    assert_eq!(shell(&closed, "echo 'x = 1' | \"$0\" exec - >&-").code, 0);
     let discarded = home();
     for to in ["> /dev/null", "1<>/dev/null"] {
         let script = format!("\"$0\" run 'Calculate fibonacci(10)' --quiet {to}");
-        let Ran { code, err, .. } = shell(&discarded, &script);
+        let CommandOutput { code, err, .. } = shell(&discarded, &script);
         assert_eq!(code, 0, "{err}");
     }
 }
 
 #[test]
-fn full_disk_before_the_run_begins_does_not_suggest_to_resume_it() {
+fn full_disk_at_the_start_of_a_run_does_not_suggest_resuming() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk
 assize run 'Calculate fibonacci(10)' --quiet";
-    let Ran { code, out, err } = where_disks_can_be_made(&home, script);
+    let CommandOutput { code, out, err } = run_with_own_mounts(&home, script);
     assert_eq!((code, out.as_str()), (4, ""), "{err}");
-    assert!(err.contains("hint: make room on the disk and try again"), "{err}");
+    assert!(err.contains("hint: free some disk space and try again"), "{err}");
     assert!(!err.contains("resume") && !err.contains("take the run up"), "{err}");
 }
 

@@ -1,4 +1,4 @@
-//! `assize consult`: a company's options on trial, from the built binary, with debates in real sandboxes.
+//! `assize consult` from the built binary, with debates in real sandboxes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -6,40 +6,42 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use assize_testkit::{Captured, FakeProvider, Kind, Reply};
+use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use crate::exec::{home, makers, until};
+use crate::exec::{home, registered_makers, wait_for};
 use crate::run::with_provider;
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
-pub(crate) fn told(home: &Home, args: &[&str]) -> Value {
-    let Ran { code, out, err } = home.run(args);
+/// Runs a command that must succeed and parses its JSON output.
+pub(crate) fn json_output(home: &Home, args: &[&str]) -> Value {
+    let CommandOutput { code, out, err } = home.run(args);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()
 }
 
 #[test]
-fn a_ticker_becomes_three_recommendations_and_twelve_others() {
+fn consult_recommends_three_moves_and_lists_twelve_others() {
     let home = home();
-    let Ran { code, out, err } = home.run(&["consult", "crst", "--rounds", "2", "--out", "report"]);
+    let CommandOutput { code, out, err } =
+        home.run(&["consult", "crst", "--rounds", "2", "--out", "report"]);
     assert_eq!(code, 0, "{err}");
     assert!(
         out.starts_with("[rehearsal, no model was asked]\nRecommended to CRST\n 1. m"),
         "{out}"
     );
     assert!(out.contains("\n15. m") && out.contains("company not verified"), "{out}");
-    // 2 to make up, 2 to infer, 5 to propose, and 15 debates of 13 calls.
+    // 2 calls for synthetic data, 2 for inferences, 5 for proposals, and 15 debates of 13 calls.
     assert!(err.contains("204 of 204 calls") && err.contains("debates in: jail (auto:"), "{err}");
     let report = home.work().join("report");
     let page = fs::read_to_string(report.join("report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("REHEARSAL") && !page.contains("<script"));
-    assert!(page.contains("Drift by round") && page.contains("could not be answered on"));
+    assert!(page.contains("Drift by round") && page.contains("Unanswered objections"));
     for name in ["report.md", "report.json", "F1.md", "F2.md", "moves/m15.md", "transcripts/m1.md"]
     {
         assert!(report.join(name).is_file(), "{name}");
     }
-    // What nobody measured, and nobody said, says so on every page.
+    // Every document is labelled as synthetic and as rehearsed.
     for name in ["F2.md", "news_data_raw.md", "moves/m7.md", "transcripts/m7.md", "report.md"] {
         let page = fs::read_to_string(report.join(name)).unwrap();
         assert_eq!(page.matches("SYNTHETIC:").count(), 1, "{name}: {page}");
@@ -50,12 +52,14 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
         assert!(text.contains(flag), "{text}");
     }
     let again = home.run(&["consult", "crst", "--rounds", "1", "--out", "report", "--quiet"]);
-    assert_eq!(again.code, 2, "before anybody is asked");
-    assert!(again.err.contains("there is something in `report` already"), "{}", again.err);
+    assert_eq!(again.code, 2, "before any model call");
+    assert!(again.err.contains("the folder `report` is not empty"), "{}", again.err);
 
-    let whole =
-        told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet", "--blind-scores"]);
-    // 9 before, and 15 debates of 7 calls and 3 blind scores.
+    let whole = json_output(
+        &home,
+        &["consult", "crst", "--rounds", "1", "--json", "--quiet", "--blind-scores"],
+    );
+    // 9 calls before the debates, then 15 debates of 7 calls and 3 blind scores.
     assert_eq!(whole["spent"]["calls"], 9 + 15 * 10);
     assert!(whole["recommended_moves"][0]["blind_score"].as_u64().is_some_and(|score| score >= 12));
     assert_eq!(whole["company_ticker"], "CRST");
@@ -73,8 +77,8 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     });
     assert!(updates.contains(&opened), "{updates:?}");
     let id = whole["run"].as_str().unwrap();
-    // What was not written then can be had later, and is the same.
-    let Ran { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);
+    // `runs files` writes the same report later.
+    let CommandOutput { code, out, err } = home.run(&["runs", "files", id, "--out", "later"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("transcripts/m15.md") && out.contains("report.html"), "{out}");
     let later = fs::read_to_string(home.work().join("later/report.json")).unwrap();
@@ -82,20 +86,20 @@ fn a_ticker_becomes_three_recommendations_and_twelve_others() {
     for name in ["policy_scores", "recommended_moves", "flags", "move_suggestions"] {
         assert_eq!(later[name], whole[name], "{name}");
     }
-    let said = home.run(&["runs", "show", id, "--transcripts"]).out;
-    assert_eq!(said.matches("\n=== m").count(), 15, "{said}");
+    let transcripts = home.run(&["runs", "show", id, "--transcripts"]).out;
+    assert_eq!(transcripts.matches("\n=== m").count(), 15, "{transcripts}");
     let shown = home.run(&["runs", "show", id, "--events"]).out;
     assert!(
         shown.contains("Recommended to CRST") && shown.contains("pipeline_complete"),
         "{shown}"
     );
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
 #[test]
 fn layer_0_agents_emit_their_start_and_their_documents() {
     let home = home();
-    let whole = told(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
+    let whole = json_output(&home, &["consult", "crst", "--rounds", "1", "--json", "--quiet"]);
     let updates = whole["status_updates"].as_array().unwrap();
     for (id, persona, document) in [
         ("gather_financial", "Financial data", "financial_data_raw.md"),
@@ -115,9 +119,9 @@ fn layer_0_agents_emit_their_start_and_their_documents() {
 }
 
 #[test]
-fn region_on_a_single_machine_is_an_error_that_names_the_cluster() {
+fn region_without_a_cluster_exits_3() {
     let home = home().set("ASSIZE_CONSULT_REGION", "eu-north");
-    let Ran { code, err, .. } = home.run(&["consult", "CRST", "--rounds", "1"]);
+    let CommandOutput { code, err, .. } = home.run(&["consult", "CRST", "--rounds", "1"]);
     insta::assert_snapshot!(format!("{code}\n{err}"), @r"
     3
     error: `consult.region` is `eu-north`, which needs a cluster
@@ -127,19 +131,19 @@ fn region_on_a_single_machine_is_an_error_that_names_the_cluster() {
 }
 
 #[test]
-fn a_killed_consultation_goes_on_and_tells_nothing_twice() {
+fn killed_consultation_resumes_without_duplicate_events() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
     let mut child = home.command(&["consult", "CRST", "--rounds", "3"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("debating the moves")));
     child.kill().unwrap();
     child.wait().unwrap();
-    let listed = told(&home, &["runs", "list", "--json"]);
+    let listed = json_output(&home, &["runs", "list", "--json"]);
     assert_eq!(listed[0]["status"], "stopped");
     let id = listed[0]["id"].as_str().unwrap();
-    let whole = told(&home, &["runs", "resume", id, "--json", "--quiet"]);
+    let whole = json_output(&home, &["runs", "resume", id, "--json", "--quiet"]);
     assert_eq!(whole["recommended_moves"].as_array().unwrap().len(), 3);
-    let shown = told(&home, &["runs", "show", id, "--events", "--json"]);
+    let shown = json_output(&home, &["runs", "show", id, "--events", "--json"]);
     let events: Vec<String> = shown["events"]
         .as_array()
         .unwrap()
@@ -149,41 +153,43 @@ fn a_killed_consultation_goes_on_and_tells_nothing_twice() {
     let once: BTreeSet<&String> = events.iter().collect();
     assert_eq!(once.len(), events.len());
     assert_eq!(events.iter().filter(|event| event.contains("sandbox_scored")).count(), 15);
-    until("the end of what it made", || makers(&home).is_empty());
+    wait_for("the cleanup of its sandboxes", || registered_makers(&home).is_empty());
 }
 
 #[test]
-fn a_run_that_is_taken_over_goes_on_while_the_other_process_ends() {
+fn consultation_taken_over_completes_while_the_first_process_exits_4() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
     let mut child = home.command(&["consult", "CRST", "--rounds", "5"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("debating the moves")));
     let rest = std::thread::spawn(move || lines.count());
-    let whole = told(&home, &["runs", "resume", "latest", "--take-over", "--json", "--quiet"]);
+    let whole =
+        json_output(&home, &["runs", "resume", "latest", "--take-over", "--json", "--quiet"]);
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 15);
     rest.join().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(4));
-    until("the end of what they made", || makers(&home).is_empty());
+    wait_for("the cleanup of all sandboxes", || registered_makers(&home).is_empty());
 }
 
 #[test]
-fn a_fork_debates_on_from_a_round_with_another_critic() {
+fn fork_repeats_one_debate_from_a_round_with_another_critic() {
     let home = home();
     let args = ["consult", "CRST", "--rounds", "3", "--json", "--quiet"];
-    let whole = told(&home, &args);
+    let whole = json_output(&home, &args);
     let id = whole["run"].as_str().unwrap();
     home.write("critic.md", "You are the critic. You are brief.");
     let fork = ["runs", "fork", id, "--at", "m3/round-2", "--set", "critic=@critic.md"];
-    // It stops half way, and goes on as a fork.
-    let Ran { code, err, .. } = home.run(&[&fork[..], &["--max-tokens", "30000"]].concat());
+    // The fork runs out of budget half way and is resumed.
+    let CommandOutput { code, err, .. } =
+        home.run(&[&fork[..], &["--max-tokens", "30000"]].concat());
     assert_eq!(code, 5, "{err}");
-    let listed = told(&home, &["runs", "list", "--json"]);
+    let listed = json_output(&home, &["runs", "list", "--json"]);
     assert_eq!(listed[0]["parent"], *id);
     let stopped = listed[0]["id"].as_str().unwrap();
     let more = ["--max-tokens", "1000000", "--json", "--quiet"];
-    let resumed = told(&home, &[&["runs", "resume", stopped][..], &more].concat());
-    // In one go it comes to the same; two rounds and the scores are asked, and nothing else.
-    let Ran { code, out, err } = home.run(&[&fork[..], &["--json"]].concat());
+    let resumed = json_output(&home, &[&["runs", "resume", stopped][..], &more].concat());
+    // A fork that is not interrupted has the same result. Only two rounds and the scores are new calls.
+    let CommandOutput { code, out, err } = home.run(&[&fork[..], &["--json"]].concat());
     assert_eq!(code, 0, "{err}");
     let forked: Value = serde_json::from_str(&out).unwrap();
     assert!(err.contains("294 of 294 calls (279 from the journal)"), "{err}");
@@ -195,46 +201,46 @@ fn a_fork_debates_on_from_a_round_with_another_critic() {
         }
     }
     let flags = forked["flags"].to_string();
-    assert!(flags.contains("m3 was debated anew from round 2 on"), "{flags}");
+    assert!(flags.contains("m3 debated again from round 2 on"), "{flags}");
     let shown = home.run(&["runs", "show", forked["run"].as_str().unwrap()]).out;
     assert!(shown.lines().any(|line| line.starts_with("fork of") && line.ends_with(id)), "{shown}");
-    assert!(shown.contains("debated anew]"), "{shown}");
+    assert!(shown.contains("debated again]"), "{shown}");
 
-    let told = |args: &[&str]| {
-        let Ran { code, err, .. } = home.run(&[&["runs", "fork", id], args].concat());
+    let refusal = |args: &[&str]| {
+        let CommandOutput { code, err, .. } = home.run(&[&["runs", "fork", id], args].concat());
         format!("{code} {}", err.replace(id, "RUN").trim_end())
     };
     assert_eq!(home.run(&["run", "Calculate fibonacci(10)"]).code, 0);
     let other = home.run(&["runs", "fork", "run-"]);
-    let told = [
-        told(&["--at", "m16/round-2"]),
-        told(&["--at", "m3/round-4"]),
-        told(&["--at", "elsewhere"]),
-        told(&["--at", "m3", "--set", "D4=x"]),
-        told(&["--at", "m3", "--set", "critic"]),
-        told(&["--at", "m3", "--set", "critic= "]),
-        told(&["--at", "m3", "--set", "critic=@nowhere"]),
-        told(&["--set", "critic=x"]),
+    let refusals = [
+        refusal(&["--at", "m16/round-2"]),
+        refusal(&["--at", "m3/round-4"]),
+        refusal(&["--at", "elsewhere"]),
+        refusal(&["--at", "m3", "--set", "D4=x"]),
+        refusal(&["--at", "m3", "--set", "critic"]),
+        refusal(&["--at", "m3", "--set", "critic= "]),
+        refusal(&["--at", "m3", "--set", "critic=@nowhere"]),
+        refusal(&["--set", "critic=x"]),
         other.err.split_once("` ").unwrap().1.trim_end().to_owned(),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(refusals.join("\n"));
 }
 
 #[test]
-fn what_is_known_comes_from_files_and_those_who_take_part_from_a_file() {
+fn consult_reads_data_and_personas_from_files() {
     let home = home();
     home.write("data/notes.md", "# Notes\nA rival opened.");
     home.write("data/income.csv", "year,revenue\n2022,5\n");
     home.write("data/deck.pdf", "%PDF");
     let personas = home.run(&["consult", "--export-personas"]).out;
-    // One analyst less, and one decision maker less.
+    // Remove one analyst and one decision maker.
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
     let rest = after.split_once("[[analyst]]").unwrap().1;
     let fewer = format!("{before}[[analyst]]{rest}");
     let fewer = &fewer[..fewer.rfind("[[decision_maker]]").unwrap()];
     home.write("people.toml", fewer);
     let args = ["consult", "CRST", "--data", "data", "--personas", "people.toml", "--rounds", "1"];
-    let whole = told(&home, &[&args[..], &["--moves", "1", "--json", "--quiet"]].concat());
+    let whole = json_output(&home, &[&args[..], &["--moves", "1", "--json", "--quiet"]].concat());
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 4);
     assert_eq!(whole["policy_scores"][0]["out_of"], 80);
     assert!(whole["financial_data_raw"].as_str().unwrap().contains("2022,5"));
@@ -242,18 +248,18 @@ fn what_is_known_comes_from_files_and_those_who_take_part_from_a_file() {
     let flags = whole["flags"].to_string();
     assert!(flags.contains("deck.pdf") && !flags.contains("SYNTHETIC"), "{flags}");
     home.write("people.toml", "critic = 'x'");
-    let Ran { code, err, .. } = home.run(&args);
+    let CommandOutput { code, err, .. } = home.run(&args);
     assert_eq!(code, 2);
     assert!(err.contains("missing field") && err.contains("--export-personas"), "{err}");
 }
 
-/// The rehearsal's label stands above what a model would have written, and not above the user's own file.
+/// Only documents that a model would write get the rehearsal label.
 #[test]
-fn rehearsal_label_is_not_above_the_users_own_data() {
+fn rehearsal_label_is_not_put_on_the_users_own_data() {
     let home = home();
     home.write("data/income.csv", "year,revenue\n2022,5\n");
     let args = ["consult", "CRST", "--data", "data", "--moves", "1", "--rounds", "1"];
-    let Ran { code, out, err } = home.run(&[&args[..], &["--out", "report"]].concat());
+    let CommandOutput { code, out, err } = home.run(&[&args[..], &["--out", "report"]].concat());
     assert_eq!(code, 0, "{err}");
     let read = |name: &str| fs::read_to_string(home.work().join("report").join(name)).unwrap();
     let data = read("financial_data_raw.md");
@@ -261,23 +267,23 @@ fn rehearsal_label_is_not_above_the_users_own_data() {
     for name in ["F1.md", "F2.md", "moves/m1.md", "transcripts/m1.md", "report.md"] {
         assert_eq!(read(name).matches("REHEARSAL: no model was asked").count(), 1, "{name}");
     }
-    // While it runs, the documents say the same.
-    let id = told(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
-    let exported = told(&home, &["runs", "export", &id]);
-    let kept = |name: &str| exported["artifacts"][format!("documents/{name}")]["text"].to_string();
-    assert!(!kept("financial_data_raw.md").contains("REHEARSAL"));
-    assert!(kept("F1.md").contains("REHEARSAL"));
-    // Nothing is made up here, and no surface says so.
+    // The documents stored while the run is in progress have the same labels.
+    let id = json_output(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let exported = json_output(&home, &["runs", "export", &id]);
+    let stored =
+        |name: &str| exported["artifacts"][format!("documents/{name}")]["text"].to_string();
+    assert!(!stored("financial_data_raw.md").contains("REHEARSAL"));
+    assert!(stored("F1.md").contains("REHEARSAL"));
+    // No data is synthetic here, so neither output has the label.
     let json = read("report.json");
     assert!(!out.contains("synthetic") && !json.contains("SYNTHETIC"), "{out}");
 }
 
-/// Report, page, documents and command line make one statement about made-up data.
 #[test]
-fn made_up_data_is_described_in_the_same_words_everywhere() {
+fn synthetic_data_has_the_same_label_in_report_page_and_output() {
     let home = home();
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "1", "--out", "report"];
-    let Ran { code, out, err } = home.run(&args);
+    let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!(code, 0, "{err}");
     let words = "input data is made up, not from filings or files";
     assert!(out.contains(&format!("synthetic: {words}")), "{out}");
@@ -290,30 +296,30 @@ fn made_up_data_is_described_in_the_same_words_everywhere() {
 }
 
 #[test]
-fn label_of_partly_made_up_data_is_true_of_the_users_own_files() {
+fn partly_synthetic_data_is_labelled_as_partly_synthetic() {
     let home = home();
     home.write("data/income.csv", "year,revenue\n2025,1200000\n");
     let args = ["consult", "--name", "Larkspur Kettles", "--data", "data", "--source", "files"];
     let more = ["--source", "synthetic", "--moves", "1", "--rounds", "1", "--out", "report"];
-    let Ran { code, out, err } = home.run(&[&args[..], &more].concat());
+    let CommandOutput { code, out, err } = home.run(&[&args[..], &more].concat());
     assert_eq!(code, 0, "{err}");
     let words = "part of the input data is made up, not from filings or files";
     assert!(out.contains(&format!("synthetic: {words}")), "{out}");
     for name in ["report.md", "report.html", "report.json", "F1.md", "moves/m1.md"] {
         let page = fs::read_to_string(home.work().join("report").join(name)).unwrap();
         assert!(page.contains(words), "{name}: {page}");
-        // The pages with all documents have the label of the made-up part, too.
+        // Report pages that include all documents also have the label of the synthetic document.
         let whole = name.starts_with("report.") && name != "report.md";
         assert!(whole || !page.contains("SYNTHETIC: input data"), "{name}: {page}");
     }
 }
 
 #[test]
-fn private_company_goes_by_its_name() {
+fn private_company_is_identified_by_its_name() {
     let home = home();
     home.write("data/notes.md", "# Notes\nWe sell kettles.");
     let args = ["consult", "--name", " Larkspur <b>Kettles</b> ", "--data", "data", "--moves", "1"];
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run(&[&args[..], &["--rounds", "1", "--out", "report"]].concat());
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("Recommended to Larkspur <b>Kettles</b>\n"), "{out}");
@@ -324,24 +330,24 @@ fn private_company_goes_by_its_name() {
     let whole: Value = serde_json::from_str(&read("report.json")).unwrap();
     assert_eq!(whole["company_ticker"], Value::Null);
     assert_eq!(whole["company"]["name"], "Larkspur <b>Kettles</b>");
-    let listed = told(&home, &["runs", "list", "--json"]);
+    let listed = json_output(&home, &["runs", "list", "--json"]);
     assert_eq!(listed[0]["title"], "Larkspur <b>Kettles</b>");
-    // Resumed or forked, it is the same company.
+    // A fork is about the same company.
     let id = listed[0]["id"].as_str().unwrap();
-    let forked = told(&home, &["runs", "fork", id, "--at", "m1", "--json", "--quiet"]);
+    let forked = json_output(&home, &["runs", "fork", id, "--at", "m1", "--json", "--quiet"]);
     assert_eq!(forked["company"]["name"], "Larkspur <b>Kettles</b>");
-    let told = |args: &[&str]| {
-        let Ran { code, err, .. } = home.run(&[&["consult"], args].concat());
+    let refusal = |args: &[&str]| {
+        let CommandOutput { code, err, .. } = home.run(&[&["consult"], args].concat());
         format!("{code} {}", err.trim_end())
     };
-    let told = [
-        told(&["--name", "A\u{1b}[2J"]),
-        told(&["--name", &"x".repeat(81)]),
-        told(&["--name", " "]),
-        told(&["--name", "Larkspur", "--source", "edgar"]),
+    let refusals = [
+        refusal(&["--name", "A\u{1b}[2J"]),
+        refusal(&["--name", &"x".repeat(81)]),
+        refusal(&["--name", " "]),
+        refusal(&["--name", "Larkspur", "--source", "edgar"]),
     ];
-    insta::assert_snapshot!(told.join("\n"), @r#"
-    2 error: invalid company name `A[2J`: it has control characters or invisible characters in it
+    insta::assert_snapshot!(refusals.join("\n"), @r#"
+    2 error: invalid company name `A[2J`: it contains control characters or invisible characters
     2 error: invalid company name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: it is longer than 80 characters
     2 error: invalid company name ``: it has no letter or digit
     2 error: a private company files nothing with the SEC, so the source `edgar` has nothing on it
@@ -358,40 +364,40 @@ fn estimate_needs_no_key() {
     home.write("MOVE.md", crate::debate::MOVE);
     for command in [["consult", "CRST"], ["debate", "MOVE.md"]] {
         let args = [&command[..], &["--provider", "anthropic", "--estimate"]].concat();
-        let Ran { code, out, err } = home.run(&args);
+        let CommandOutput { code, out, err } = home.run(&args);
         assert_eq!(code, 0, "{err}");
         assert!(out.contains(" calls, about ") && out.contains('$'), "{out}");
-        // Without `--estimate` the key is asked for.
+        // Without `--estimate` a missing key is an error.
         let without = [&command[..], &["--provider", "anthropic"]].concat();
-        let Ran { code, err, .. } = home.run(&without);
+        let CommandOutput { code, err, .. } = home.run(&without);
         assert_eq!((code, err.contains("no key for anthropic")), (3, true), "{err}");
     }
 }
 
 #[test]
-fn what_cannot_be_consulted_on_is_said_before_anybody_is_asked() {
-    let fake = FakeProvider::scripted(Kind::Anthropic, [] as [Reply; 0]);
-    let home = with_provider(Kind::Anthropic, &fake);
+fn invalid_consult_arguments_fail_before_any_model_call() {
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, [] as [FakeReply; 0]);
+    let home = with_provider(FakeKind::Anthropic, &fake);
     fs::create_dir(home.work().join("empty")).unwrap();
     let tickers = json!({"0": {"cik_str": 42, "ticker": "CRST", "title": "Crust Inc."}});
     home.write("edgar/company_tickers.json", &tickers.to_string());
     let home = home.set("ASSIZE_EDGAR_FOLDER", "edgar");
-    let told = |args: &[&str]| {
-        let Ran { code, err, .. } = home.run(&[&["consult"], args].concat());
+    let refusal = |args: &[&str]| {
+        let CommandOutput { code, err, .. } = home.run(&[&["consult"], args].concat());
         format!("{code} {}", err.trim_end())
     };
-    let told = [
-        told(&["../etc"]),
-        told(&["CRSR"]),
-        told(&["CRST", "--source", "files"]),
-        told(&["CRST", "--data", "nowhere"]),
-        told(&["CRST", "--data", "empty"]),
-        told(&["CRST", "--source", "edgar"]),
-        told(&["CRST"]),
-        told(&["CRST", "--isolation", "microvm", "--yes"]),
-        told(&["--resume", "consult-nothing"]),
+    let refusals = [
+        refusal(&["../etc"]),
+        refusal(&["CRSR"]),
+        refusal(&["CRST", "--source", "files"]),
+        refusal(&["CRST", "--data", "nowhere"]),
+        refusal(&["CRST", "--data", "empty"]),
+        refusal(&["CRST", "--source", "edgar"]),
+        refusal(&["CRST"]),
+        refusal(&["CRST", "--isolation", "microvm", "--yes"]),
+        refusal(&["--resume", "consult-nothing"]),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(refusals.join("\n"));
     assert_eq!(fake.captured().len(), 0);
     assert!(
         home.run(&["consult", "--graph"])
@@ -402,24 +408,24 @@ fn what_cannot_be_consulted_on_is_said_before_anybody_is_asked() {
     assert!(estimate.starts_with("924 calls, about "), "{estimate}");
 }
 
-/// Each with sandboxes of its own: names are a run's own matter.
+/// Each run has its own sandboxes, although the names within the runs are the same.
 #[test]
-fn two_at_once_on_one_ticker_do_not_disturb_each_other() {
+fn two_consultations_of_one_ticker_run_at_the_same_time() {
     let home = home();
     let args = ["consult", "CRST", "--rounds", "2", "--json", "--quiet"];
     let both = [(); 2].map(|()| home.command(&args).spawn().unwrap());
-    let told = both.map(|child| {
+    let results = both.map(|child| {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     });
-    assert_ne!(told[0]["run"], told[1]["run"]);
-    assert_eq!(told[0]["policy_scores"], told[1]["policy_scores"]);
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_ne!(results[0]["run"], results[1]["run"]);
+    assert_eq!(results[0]["policy_scores"], results[1]["policy_scores"]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
 #[test]
-fn a_budget_and_a_full_disk_stop_it_and_it_goes_on() {
+fn consultation_resumes_after_a_full_disk_and_after_its_budget() {
     let home = home().set("ASSIZE_STORE_PATH", "disk/store.db");
     let script = "
 mkdir disk && mount -t tmpfs -o size=500k tmpfs disk
@@ -429,9 +435,9 @@ id=$(assize runs list | sed -n 2p | cut -d' ' -f1)
 mount -o remount,size=40m disk
 tries assize runs resume \"$id\" --quiet --max-tokens 150000
 assize runs resume \"$id\" --quiet --max-tokens 100000000 | head -2
-# Of the full disk there may be a word or not: that, too, needs room.
+# The event about the full disk may be missing: it needs room, too.
 assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_failed.*tokens' | head -c 15";
-    let Ran { code, out, err } = crate::runs::where_disks_can_be_made(&home, script);
+    let CommandOutput { code, out, err } = crate::runs::run_with_own_mounts(&home, script);
     assert_eq!(code, 0, "{out}\n{err}");
     insta::assert_snapshot!(out, @r"
     exit code 4
@@ -440,12 +446,12 @@ assize runs show \"$id\" --events | grep -o 'pipeline_failed.*budget\\|pipeline_
     Recommended to CRST
     pipeline_failed
     ");
-    assert!(err.contains("there is no room left for the store"), "{err}");
+    assert!(err.contains("no space left for the store"), "{err}");
     assert!(err.contains("tokens does not allow another call"), "{err}");
 }
 
-/// What a provider would say, as the last words of a request tell.
-pub(crate) fn said(request: &Captured) -> Reply {
+/// A valid provider reply to any request of a consultation, chosen by the end of its prompt.
+pub(crate) fn provider_reply(request: &CapturedRequest) -> FakeReply {
     let text = request.body.to_string();
     let last = text.rfind("Now: ").map_or(text.as_str(), |at| &text[at..]);
     let answer = if last.contains("propose exactly") {
@@ -464,41 +470,43 @@ pub(crate) fn said(request: &Captured) -> Reply {
     } else {
         "Said.".to_owned()
     };
-    Reply::text(answer)
+    FakeReply::text(answer)
 }
 
-/// One analyst alone.
-pub(crate) fn few_people(home: &Home) {
+/// Writes `people.toml` with a single analyst.
+pub(crate) fn write_small_panel(home: &Home) {
     let personas = home.run(&["consult", "--export-personas"]).out;
     let (before, after) = personas.split_once("[[analyst]]").unwrap();
-    let makers = after.find("[[decision_maker]]").unwrap();
+    let judges = after.find("[[decision_maker]]").unwrap();
     let first = &after[..after.find("[[analyst]]").unwrap()];
-    home.write("people.toml", &format!("{before}[[analyst]]{first}{}", &after[makers..]));
+    home.write("people.toml", &format!("{before}[[analyst]]{first}{}", &after[judges..]));
 }
 
-/// Every fifth call fails, in one way or another; the provider asks for patience, and gets it.
+/// Every fifth call fails: connection closed, 500, 529, or 429 with `retry-after`.
 #[test]
-fn a_provider_that_fails_one_call_in_five_is_asked_again_and_nothing_is_missing() {
+fn retries_complete_a_consultation_when_every_fifth_call_fails() {
     let failures: Mutex<HashMap<String, u32>> = Mutex::default();
-    let fake = FakeProvider::answering(Kind::Anthropic, move |before, request| {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, move |before, request| {
         let failure = match before {
-            7 | 37 => Reply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned()),
-            _ if before % 20 == 4 => Reply::Close,
-            _ if before % 10 == 9 => Reply::status(529),
-            _ if before % 5 == 4 => Reply::status(500),
-            _ => return said(request),
+            7 | 37 => {
+                FakeReply::Status(429, vec![("retry-after", "1".to_owned())], "{}".to_owned())
+            }
+            _ if before % 20 == 4 => FakeReply::Close,
+            _ if before % 10 == 9 => FakeReply::status(529),
+            _ if before % 5 == 4 => FakeReply::status(500),
+            _ => return provider_reply(request),
         };
-        // Whoever comes just then again and again would be given up in the end.
+        // A request fails at most twice, or its retries could run out by chance.
         let mut failures = failures.lock().unwrap();
         let failed = failures.entry(request.body.to_string()).or_default();
         *failed += 1;
-        if *failed > 2 { said(request) } else { failure }
+        if *failed > 2 { provider_reply(request) } else { failure }
     });
-    let home = with_provider(Kind::Anthropic, &fake);
+    let home = with_provider(FakeKind::Anthropic, &fake);
     let args = ["consult", "CRST", "--moves", "1", "--rounds", "2", "--yes", "--json", "--quiet"];
-    let whole = told(&home, &args);
+    let whole = json_output(&home, &args);
     assert_eq!(fake.take_complaints(), [] as [String; 0]);
-    // Five debates of 13 calls, and the nine before them.
+    // Nine calls, and five debates of 13 calls.
     assert_eq!(whole["spent"]["calls"], 9 + 5 * 13);
     let failed = fake.captured().len() as u64 - (9 + 5 * 13);
     assert!((15..30).contains(&failed), "{failed}");
@@ -507,49 +515,51 @@ fn a_provider_that_fails_one_call_in_five_is_asked_again_and_nothing_is_missing(
     assert_eq!(whole["policy_scores"].as_array().unwrap().len(), 5);
 }
 
-/// No more today: it stops, says until when, and goes on later without asking anything twice.
+/// With `retry-after` of an hour the run stops; resuming repeats no call that was answered.
 #[test]
-fn a_rate_limit_that_lasts_stops_it_and_it_goes_on() {
+fn lasting_rate_limit_stops_a_consultation_that_can_be_resumed() {
     let full = Arc::new(AtomicBool::new(true));
     let is_full = full.clone();
-    let fake = FakeProvider::answering(Kind::Anthropic, move |before, request| {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, move |before, request| {
         match before >= 20 && is_full.load(Ordering::SeqCst) {
-            true => Reply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned()),
-            false => said(request),
+            true => {
+                FakeReply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
+            }
+            false => provider_reply(request),
         }
     });
-    let home = with_provider(Kind::Anthropic, &fake);
-    few_people(&home);
+    let home = with_provider(FakeKind::Anthropic, &fake);
+    write_small_panel(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "5"];
-    let Ran { code, err, .. } = home.run(&[&args[..], &["--yes", "--quiet"]].concat());
+    let CommandOutput { code, err, .. } = home.run(&[&args[..], &["--yes", "--quiet"]].concat());
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("after the deadline") && err.contains("runs resume"), "{err}");
     let answered = fake.captured().iter().take(20).count();
     full.store(false, Ordering::SeqCst);
     let refused = fake.captured().len() - answered;
-    let id = told(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
-    let whole = told(&home, &["runs", "resume", &id, "--json", "--quiet"]);
+    let id = json_output(&home, &["runs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let whole = json_output(&home, &["runs", "resume", &id, "--json", "--quiet"]);
     assert_eq!(whole["spent"]["calls"], 5 + 31);
     assert_eq!(fake.captured().len(), 5 + 31 + refused);
     assert_eq!(whole["flags"].to_string().matches("partial").count(), 0, "{}", whole["flags"]);
 }
 
 #[test]
-fn more_than_a_model_can_hold_is_refused_before_anybody_is_asked() {
-    let fake = FakeProvider::scripted(Kind::Anthropic, [] as [Reply; 0]);
+fn data_beyond_the_context_window_is_refused_before_any_model_call() {
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, [] as [FakeReply; 0]);
     let home =
-        with_provider(Kind::Anthropic, &fake).set("ASSIZE_ANTHROPIC_CONTEXT_WINDOW", "20000");
+        with_provider(FakeKind::Anthropic, &fake).set("ASSIZE_ANTHROPIC_CONTEXT_WINDOW", "20000");
     home.write("data/notes.md", &"A rival opened. ".repeat(10_000));
-    let Ran { code, err, .. } = home.run(&["consult", "CRST", "--data", "data", "--yes"]);
+    let CommandOutput { code, err, .. } = home.run(&["consult", "CRST", "--data", "data", "--yes"]);
     assert_eq!(code, 2);
-    assert!(err.contains("takes about 40,000 tokens") && err.contains("holds 20,000"), "{err}");
+    assert!(err.contains("takes about 40,000 tokens") && err.contains("window of 20,000"), "{err}");
 }
 
 #[test]
-fn each_role_may_have_a_model_of_its_own() {
-    let fake = FakeProvider::answering(Kind::Anthropic, |_, request| said(request));
-    let home = with_provider(Kind::Anthropic, &fake);
-    few_people(&home);
+fn roles_can_use_different_models() {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, |_, request| provider_reply(request));
+    let home = with_provider(FakeKind::Anthropic, &fake);
+    write_small_panel(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--moves", "1", "--rounds", "2"];
     let models = [
         "--model",
@@ -560,20 +570,20 @@ fn each_role_may_have_a_model_of_its_own() {
         "D2=claude-opus-4-7",
     ];
     let all = [&args[..], &models, &["--yes", "--json", "--quiet"]].concat();
-    let whole = told(&home, &all);
+    let whole = json_output(&home, &all);
     assert_eq!(fake.take_complaints(), [] as [String; 0]);
-    let asked = |model: &str| {
+    let calls_to = |model: &str| {
         fake.captured().iter().filter(|request| request.body["model"] == model).count()
     };
-    // One opening and three answers of the critic; two answers and the scores of D2.
-    assert_eq!(asked("claude-opus-4-8"), 4);
-    assert_eq!(asked("claude-opus-4-7"), 3);
+    // The critic gives one opening and three replies; D2 gives two replies and its scores.
+    assert_eq!(calls_to("claude-opus-4-8"), 4);
+    assert_eq!(calls_to("claude-opus-4-7"), 3);
     assert_eq!(fake.captured().len() as u64, whole["spent"]["calls"].as_u64().unwrap());
-    // What has no ground is flagged.
+    // Figures and citations without a source are flagged.
     let flags = whole["flags"].to_string();
     assert!(flags.contains("in no source: 40 %") && flags.contains("F9.9"), "{flags}");
     let wrong = home.run(&[&args[..], &["--model", "D9=x", "--yes"]].concat());
-    assert_eq!((wrong.code, wrong.err.contains("is `D9`")), (2, true), "{}", wrong.err);
+    assert_eq!((wrong.code, wrong.err.contains("unknown role `D9`")), (2, true), "{}", wrong.err);
     let wrong = home.run(&["ask", "Why?", "--model", "critic=x"]);
-    assert_eq!((wrong.code, wrong.err.contains("only in a consultation")), (2, true));
+    assert_eq!((wrong.code, wrong.err.contains("only consultations have roles")), (2, true));
 }

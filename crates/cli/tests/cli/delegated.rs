@@ -1,5 +1,5 @@
-//! Delegated control groups of the second version, from the built binary: as an ordinary user inside a microVM, whose
-//! kernel has them whatever the host has.
+//! Limits by delegated cgroups (v2), from the built binary. It runs as an ordinary user inside a microVM, whose kernel
+//! has cgroup v2 even if the host has not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,15 @@ use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_sandbox::microvm::{Microvm, Options};
-use assize_sandbox::{Backend, Command, Identity, Layer, Sandbox, Spec};
+use assize_sandbox::microvm::{Microvm, MicrovmOptions};
+use assize_sandbox::{
+    Backend, ProgramCommand, Sandbox, SandboxIdentity, SandboxLayer, SandboxSpec,
+};
 use serde_json::Value;
 
-use crate::machines::with_machines;
+use crate::microvms::with_microvms;
 
-/// Takes 1.5 GB of shared anonymous memory that no process shows.
+/// Allocates 1.5 GB of shared anonymous memory that counts for no process, because its pages are unmapped again.
 const ATTACK: &str = r"
 import mmap
 CHUNK = 16 << 20
@@ -31,16 +33,16 @@ else:
     print('held', len(held) * CHUNK >> 20, 'MB')
 ";
 
-/// Runs the attack. It prints before which groups earlier runs have left. `exec`, because the shell would be another
-/// process in the group.
+/// Lists cgroups that earlier runs left behind, then runs the attack. `exec` replaces the shell, which would otherwise
+/// be another process in the group.
 const COMMAND: &str = "echo \"== $GROUP\"; \
     for left in /sys/fs/cgroup/*/assize-* /sys/fs/cgroup/*/*/assize-*; do [ -d \"$left\" ] && echo \"left $left\"; done; \
     exec /opt/layers/*/assize exec --isolation jail --memory 256M --cpus 1 --timeout 100 --json /opt/layers/*/attack.py";
 
-/// Groups that the command is run in; `runner.c` says how each is made.
+/// Cgroups in which the command runs; `runner.c` creates them.
 const MEMBERS: [&str; 5] = ["session/application", "service", "parent/subgroup", "shared", "login"];
 
-/// First process of a microVM that runs the command in each of the groups.
+/// Builds the init process of a microVM that runs the command in each of the cgroups.
 fn first_process(folder: &Path) -> Vec<u8> {
     let program = folder.join("init");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandbox/tests/sandbox/first");
@@ -56,7 +58,7 @@ fn first_process(folder: &Path) -> Vec<u8> {
     fs::read(program).unwrap()
 }
 
-/// Runs the attack in each of the groups inside one microVM; the outcomes by group, and all that was written.
+/// Runs the attack in each of the cgroups inside one microVM. Returns the results by cgroup and the whole output.
 async fn outcomes() -> (BTreeMap<String, Value>, String) {
     let (cache, layer, build) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -70,21 +72,24 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
         .arg(env!("CARGO_BIN_EXE_assize"))
         .status();
     assert!(stripped.unwrap().success());
-    let backend: Arc<dyn Backend> = Arc::new(Microvm::new(Options {
+    let backend: Arc<dyn Backend> = Arc::new(Microvm::new(MicrovmOptions {
         cache: cache.path().to_owned(),
         first_process: Some(first_process(build.path())),
         search: std::env::var_os("PATH"),
-        ..Options::default()
+        ..MicrovmOptions::default()
     }));
-    let mut spec = Spec { layers: vec![Layer::of(layer.path()).unwrap()], ..Spec::default() };
+    let mut spec = SandboxSpec {
+        layers: vec![SandboxLayer::of(layer.path()).unwrap()],
+        ..SandboxSpec::default()
+    };
     spec.limits.memory = 1 << 30;
     spec.limits.cpu_millis = 1000;
     spec.limits.wall = Duration::from_secs(1000);
     let maker = format!("delegated-{:08x}", fastrand::u32(..));
-    let identity = Identity { maker, id: "1".to_owned() };
+    let identity = SandboxIdentity { maker, id: "1".to_owned() };
     let sandbox = Sandbox::start(backend, &identity, spec).await.unwrap();
-    let running = sandbox.exec(Command::new("runner")).await.unwrap();
-    // As it comes: in an emulated microVM it takes a while.
+    let running = sandbox.exec(ProgramCommand::new("runner")).await.unwrap();
+    // Print the output at once: an emulated microVM is slow.
     #[expect(clippy::print_stderr, reason = "progress of a slow test")]
     let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
     let done = running.finish_telling(print).await.unwrap();
@@ -100,8 +105,8 @@ async fn outcomes() -> (BTreeMap<String, Value>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delegated_groups_limit_memory_that_no_process_shows() {
-    if with_machines().is_none() {
+async fn delegated_cgroups_limit_shared_memory_that_counts_for_no_process() {
+    if with_microvms().is_none() {
         return;
     }
     let (outcomes, written) = outcomes().await;
@@ -111,19 +116,19 @@ async fn delegated_groups_limit_memory_that_no_process_shows() {
         assert_eq!(outcome["out_of_memory"], true, "{group}: {outcome:#}");
         assert_eq!(outcome["stdout"], "", "{group}: {outcome:#}");
         for limit in ["memory", "processes", "cpu"] {
-            assert_eq!(outcome["enforcement"][limit], "control group (v2)", "{group}: {outcome:#}");
+            assert_eq!(outcome["enforcement"][limit], "cgroup v2", "{group}: {outcome:#}");
         }
         let peak = outcome["peak_memory_bytes"].as_u64().unwrap();
         assert!((200 << 20..=256 << 20).contains(&peak), "{group}: {outcome:#}");
     }
-    // Without a group the mappings are refused, and the limit is said to be weaker.
+    // Without a usable cgroup, the mappings are refused and the limit is reported as best effort.
     for group in ["shared", "login"] {
         let outcome = &outcomes[group];
         assert_eq!(outcome["out_of_memory"], false, "{group}: {outcome:#}");
         assert!(outcome["stdout"].as_str().unwrap().starts_with("refused"), "{group}: {outcome:#}");
         let memory = outcome["enforcement"]["memory"].as_str().unwrap();
         assert!(memory.starts_with("best effort"), "{group}: {outcome:#}");
-        let why = if group == "shared" { "other processes are in" } else { "no control group was" };
+        let why = if group == "shared" { "other processes are in" } else { "no cgroup is" };
         assert!(memory.contains(why), "{group}: {outcome:#}");
     }
     assert!(!written.contains("left "), "{written}");

@@ -1,4 +1,4 @@
-//! Drafts behind a gate, from the built binary: the tools over MCP, and what people do.
+//! Drafts from the built binary: the draft tools over MCP, and the commands of the reviewer.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::exec::until;
-use crate::{Home, Ran};
+use crate::exec::wait_for;
+use crate::{CommandOutput, Home};
 
 pub(crate) const WATCHDOG: &str = "#!/usr/bin/env python3\nimport sys\n\n\ndef main():\n    print(\"watching\")\n    return 0\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n";
 
@@ -19,30 +19,32 @@ pub(crate) fn project() -> Home {
 }
 
 impl Home {
+    /// Content of a file in the working folder.
     pub(crate) fn text(&self, path: &str) -> String {
         fs::read_to_string(self.work().join(path)).unwrap()
     }
 }
 
-/// A client that speaks the protocol word for word.
-pub(crate) struct Client {
+/// MCP client that sends raw JSON-RPC messages to `assize mcp`.
+pub(crate) struct StdioMcpClient {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     sent: u64,
 }
 
-impl Client {
-    pub(crate) fn start(home: &Home, more: &[&str]) -> Client {
-        Client::with(home, &[&["--workspace", "."][..], more].concat())
+impl StdioMcpClient {
+    /// Starts `assize mcp` for the draft tools.
+    pub(crate) fn start(home: &Home, more: &[&str]) -> StdioMcpClient {
+        StdioMcpClient::with(home, &[&["--workspace", "."][..], more].concat())
     }
 
     /// Starts `assize mcp` with these arguments alone.
-    pub(crate) fn with(home: &Home, more: &[&str]) -> Client {
+    pub(crate) fn with(home: &Home, more: &[&str]) -> StdioMcpClient {
         let args = [&["mcp"][..], more].concat();
         let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut client = Client { child, input, output, sent: 0 };
+        let mut client = StdioMcpClient { child, input, output, sent: 0 };
         let hello = client.ask(
             "initialize",
             json!({"protocolVersion": "2025-06-18", "capabilities": {},
@@ -50,32 +52,35 @@ impl Client {
         );
         assert_eq!(hello["serverInfo"]["name"], "assize", "{hello}");
         assert!(hello["capabilities"]["tools"].is_object(), "{hello}");
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
+        client.send_line(
+            &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string(),
+        );
         client
     }
 
     /// Sends a message without waiting for a response.
-    pub(crate) fn say(&mut self, line: &str) {
+    pub(crate) fn send_line(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
+    /// Sends a request and returns its result; panics on an error response.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         let answer = self.answer(method, params);
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].clone()
     }
 
-    /// Sends a request; the whole response, which may be an error.
+    /// Sends a request and returns the whole response, which may be an error.
     pub(crate) fn answer(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let id = self.sent;
-        self.say(
+        self.send_line(
             &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
         );
         loop {
-            let told = self.next();
-            if told["id"] == id {
-                return told;
+            let message = self.next();
+            if message["id"] == id {
+                return message;
             }
         }
     }
@@ -83,25 +88,26 @@ impl Client {
     /// Waits for the next message of the server.
     pub(crate) fn next(&mut self) -> Value {
         let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "it went away");
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the server exited");
         serde_json::from_str(&line).unwrap()
     }
 
-    /// What a tool answers.
+    /// Calls a tool; `Err` is the text of a tool error.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
         let result = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         let text = result["content"][0]["text"].as_str().unwrap().to_owned();
         if result["isError"] == true {
             return Err(text);
         }
-        // For clients that know no structure the same stands there as text.
+        // The text repeats the structured content, for clients that do not support it.
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), result["structuredContent"]);
         Ok(result["structuredContent"].clone())
     }
 
+    /// Requests, writes and submits a draft; returns the gate's decision.
     pub(crate) fn propose(&mut self, path: &str, task: &str, content: &str) -> Value {
-        let asked = json!({"source_path": path, "task_id": task});
-        let draft = self.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+        let request = json!({"source_path": path, "task_id": task});
+        let draft = self.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
         let written = json!({"draft_path": draft, "content": content});
         self.call("ollama_write_draft", written).unwrap();
         let submit = json!({"draft_path": draft, "original_path": path, "task_id": task,
@@ -109,10 +115,11 @@ impl Client {
         self.call("ollama_submit_draft", submit).unwrap()
     }
 
-    pub(crate) fn end(mut self) -> Ran {
+    /// Closes the connection and waits for the server to exit.
+    pub(crate) fn end(mut self) -> CommandOutput {
         drop(self.input.take());
         let output = self.child.wait_with_output().unwrap();
-        Ran {
+        CommandOutput {
             code: output.status.code().unwrap_or(-1),
             out: String::new(),
             err: String::from_utf8(output.stderr).unwrap(),
@@ -121,9 +128,9 @@ impl Client {
 }
 
 #[test]
-fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
+fn draft_is_submitted_over_mcp_and_a_reviewer_accepts_and_undoes_it() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let tools = client.ask("tools/list", json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -143,7 +150,7 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     assert_eq!(waiting["reasons"][0]["rule"], "protected");
     let number = waiting["submission"].to_string();
 
-    // From other processes, while the first goes on.
+    // The reviewer's commands are other processes, while the MCP server is still running.
     let listed = home.run(&["gate", "ls"]);
     assert!(listed.out.contains(&format!("{number}   escalated  t2")), "{}", listed.out);
     assert!(home.run(&["gate", "ls", "--all"]).out.contains("accepted"));
@@ -156,7 +163,7 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     let done = home.run(&["gate", "accept", &number]);
     assert_eq!(done.out, format!("accepted {number}: .github/workflows/ci.yml\n"), "{}", done.err);
     assert_eq!(home.text(".github/workflows/ci.yml"), "on: push\n");
-    // The worker hears of it with its next call.
+    // The agent receives the decision with its next call.
     let next = client.call("ollama_request_draft", json!({"source_path": "x.py", "task_id": "t2"}));
     assert_eq!(next.unwrap()["messages"][0]["kind"], "DRAFT_ACCEPTED");
     let message = waiting["message_id"].as_str().unwrap();
@@ -167,12 +174,12 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
     assert_eq!(twice.code, 2, "{}", twice.err);
     assert!(twice.err.contains("is undone, not accepted"), "{}", twice.err);
 
-    // What goes wrong is told to whoever called.
-    let told =
+    // Invalid calls are answered with an error.
+    let error =
         client.call("ollama_read_draft", json!({"draft_path": "../../etc/passwd"})).unwrap_err();
-    assert!(told.contains("use the `draft_path` that you were given"), "{told}");
-    let told = client.call("ollama_write_draft", json!({"draft_path": 3})).unwrap_err();
-    assert!(told.contains("call `ollama_write_draft` with an object"), "{told}");
+    assert!(error.contains("is not a draft in `_handoff/drafts`"), "{error}");
+    let error = client.call("ollama_write_draft", json!({"draft_path": 3})).unwrap_err();
+    assert!(error.contains("call `ollama_write_draft` with an object"), "{error}");
     let ended = client.end();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let verified = home.run(&["audit", "verify"]);
@@ -189,11 +196,11 @@ fn the_tools_are_served_and_people_decide_on_what_is_escalated() {
 }
 
 #[test]
-fn a_conflict_shows_both_sides() {
+fn conflicting_draft_escalates_and_shows_both_changes() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
-    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t"});
-    let draft = client.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+    let mut client = StdioMcpClient::start(&home, &[]);
+    let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
+    let draft = client.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
     let written = json!({"draft_path": draft, "content": format!("{WATCHDOG}# theirs\n")});
     client.call("ollama_write_draft", written).unwrap();
     home.write("src/watchdog.py", &format!("# mine\n{WATCHDOG}"));
@@ -207,7 +214,7 @@ fn a_conflict_shows_both_sides() {
     let number = answer["message_id"].as_str().unwrap().to_owned();
     let shown = home.run(&["gate", "show", &number]).out;
     assert!(shown.contains("+# theirs") && shown.contains("+# mine"), "{shown}");
-    assert!(shown.contains("and this has changed in the file since"), "{shown}");
+    assert!(shown.contains("changes to the file since then"), "{shown}");
     let refused = home.run(&["gate", "accept", &number]);
     assert_eq!(refused.code, 1, "{}", refused.err);
     assert!(
@@ -218,18 +225,18 @@ fn a_conflict_shows_both_sides() {
     assert!(home.run(&["gate", "show", &number]).err.contains("--force"));
     let rejected = home.run(&["gate", "reject", &number, "--reason", "start from mine"]);
     assert_eq!(rejected.code, 0, "{}", rejected.err);
-    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t"});
-    let told = client.call("ollama_request_draft", asked).unwrap();
+    let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
+    let reply = client.call("ollama_request_draft", request).unwrap();
     assert!(
-        told["messages"][0]["reasons"][0]["message"].as_str().unwrap().contains("start from mine")
+        reply["messages"][0]["reasons"][0]["message"].as_str().unwrap().contains("start from mine")
     );
     client.end();
 }
 
 #[test]
-fn whatever_is_done_to_the_log_shows() {
+fn every_change_to_the_audit_log_is_detected() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     for number in 0..3 {
         client.propose("src/watchdog.py", "t", &format!("{WATCHDOG}# {number}\n"));
     }
@@ -258,10 +265,10 @@ fn whatever_is_done_to_the_log_shows() {
     }
     fs::write(&log, &whole).unwrap();
     assert_eq!(home.run(&["audit", "verify"]).code, 0);
-    // And in the store itself.
+    // Changes to the log in the store are detected, too.
     for change in [
         "DELETE FROM audit WHERE id = (SELECT max(id) FROM audit)",
-        "UPDATE audit SET actor = 'nobody' WHERE id = 2",
+        "UPDATE audit SET actor = 'stranger' WHERE id = 2",
     ] {
         let db = rusqlite::Connection::open(home.store()).unwrap();
         db.execute(change, []).unwrap();
@@ -273,30 +280,30 @@ fn whatever_is_done_to_the_log_shows() {
 }
 
 #[test]
-fn the_tools_can_be_switched_off_while_they_are_served() {
+fn draft_tools_can_be_switched_off_while_the_server_runs() {
     let home = project();
-    let mut client = Client::start(&home, &["--review", "always"]);
+    let mut client = StdioMcpClient::start(&home, &["--review", "always"]);
     let escalated = client.propose("src/watchdog.py", "t", &format!("{WATCHDOG}# end\n"));
     assert_eq!(escalated["verdict"], "escalated");
     let off = home.run(&["drafts", "off"]);
     assert!(off.out.starts_with("the draft tools are off in"), "{}", off.out);
     assert!(home.run(&["drafts", "off"]).out.contains("were off already"));
     assert_eq!(client.ask("tools/list", json!({}))["tools"], json!([]));
-    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
-    let told = client.call("ollama_request_draft", asked.clone()).unwrap_err();
-    assert!(told.contains("switched off"), "{told}");
+    let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
+    let error = client.call("ollama_request_draft", request.clone()).unwrap_err();
+    assert!(error.contains("switched off"), "{error}");
     assert!(home.run(&["drafts", "ls"]).err.contains("switched off here"));
     home.run(&["drafts", "on"]);
-    assert!(client.call("ollama_request_draft", asked).is_ok());
-    // Old ones can be put away; what waits stays.
+    assert!(client.call("ollama_request_draft", request).is_ok());
+    // `drafts clean` removes old drafts, but none that is under review.
     let cleaned = home.run(&["drafts", "clean", "--older-than", "0s"]);
-    assert!(cleaned.out.contains("drafts that nobody handed in: 1"), "{}", cleaned.out);
+    assert!(cleaned.out.contains("and 1 drafts that were not submitted"), "{}", cleaned.out);
     assert!(home.run(&["gate", "ls"]).out.contains("escalated"));
     client.end();
 }
 
 #[test]
-fn what_cannot_be_used_is_told() {
+fn invalid_draft_arguments_settings_and_contract_are_reported() {
     let home = project();
     let ran = home.run_with_input(&["mcp", "--workspace", "."], b"");
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -320,26 +327,30 @@ fn what_cannot_be_used_is_told() {
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
         assert!(ran.err.contains(why), "{args:?}: {}", ran.err);
     }
-    // A folder that somebody else wrote chooses no command and no review.
+    // The settings file of an untrusted folder cannot change the review policy.
     home.write("assize.toml", "[draft]\nreview = \"never\"\n");
     let ran = home.run(&["mcp", "--workspace", "."]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("draft.review"), "{}", ran.err);
     fs::remove_file(home.work().join("assize.toml")).unwrap();
     home.write("_handoff/TASK_CONTRACT.json", "{}");
-    let mut client = Client::start(&home, &[]);
-    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
-    let told = client.call("ollama_request_draft", asked).unwrap_err();
-    assert!(told.contains("missing field `version`") && told.contains("docs/drafts.md"), "{told}");
-    // What is no message at all is passed over.
-    client.say("garbage");
-    client.say("{\"jsonrpc\": \"2.0\"}");
+    let mut client = StdioMcpClient::start(&home, &[]);
+    let request = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
+    let error = client.call("ollama_request_draft", request).unwrap_err();
+    assert!(
+        error.contains("missing field `version`")
+            && error.contains("docs/reference/task-contract.md"),
+        "{error}"
+    );
+    // Lines that are not valid messages are ignored.
+    client.send_line("garbage");
+    client.send_line("{\"jsonrpc\": \"2.0\"}");
     assert!(client.ask("tools/list", json!({}))["tools"].is_array());
     assert_eq!(client.end().code, 0);
 }
 
 #[test]
-fn a_workspace_is_made_ready() {
+fn drafts_init_excludes_the_handoff_folder_from_git() {
     let home = project();
     let ran = home.run(&["drafts", "init"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -348,18 +359,18 @@ fn a_workspace_is_made_ready() {
     let ran = home.run(&["drafts", "init", "--yes"]);
     assert!(ran.out.contains("added `/_handoff/*`"), "{}", ran.out);
     assert_eq!(home.text(".gitignore"), "target\n/_handoff/*\n!/_handoff/TASK_CONTRACT.json\n");
-    assert!(home.run(&["drafts", "init"]).out.contains("leaves them out already"));
+    assert!(home.run(&["drafts", "init"]).out.contains("already excludes them"));
     assert!(home.work().join("_handoff/drafts").is_dir());
 }
 
 #[test]
-fn ignore_list_of_the_user_escalates() {
+fn file_in_the_users_global_gitignore_escalates() {
     let home = project();
     fs::create_dir_all(home.work().join(".git")).unwrap();
     let list = home.work().join("../.config/git/ignore");
     fs::create_dir_all(list.parent().unwrap()).unwrap();
     fs::write(list, "*.local\n").unwrap();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let waiting = client.propose("src/a.local", "t1", "x = 1\n");
     assert_eq!(waiting["verdict"], "escalated", "{waiting}");
     assert_eq!(waiting["reasons"][0]["rule"], "git-ignored", "{waiting}");
@@ -367,13 +378,13 @@ fn ignore_list_of_the_user_escalates() {
     assert_eq!(client.end().code, 0);
 }
 
-/// The project's own tests decide, in a sandbox, on a copy.
+/// The verification command runs in a sandbox, on a copy of the workspace.
 #[test]
-fn what_fails_its_tests_is_not_accepted() {
+fn draft_that_fails_verification_is_rejected() {
     let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let verify = "test ! -e _handoff && test ! -e .env && ! grep -q broken src/watchdog.py";
     home.write(".env", "KEY=1");
-    let mut client = Client::start(&home, &["--verify", verify, "--isolation", "jail"]);
+    let mut client = StdioMcpClient::start(&home, &["--verify", verify, "--isolation", "jail"]);
     let bad = client.propose("src/watchdog.py", "t", &format!("{WATCHDOG}# broken\n"));
     assert_eq!(bad["verdict"], "rejected", "{bad}");
     assert_eq!(bad["reasons"][0]["rule"], "verify");
@@ -386,7 +397,7 @@ fn what_fails_its_tests_is_not_accepted() {
     );
     assert_eq!(home.text("src/watchdog.py"), format!("{WATCHDOG}# fine\n"));
     client.end();
-    // What it needs and cannot have is for a person.
+    // A contract that requests more than the settings allow escalates.
     for (verify, why) in [
         (r#"{"command": "true", "layers": ["/opt/toolchain"]}"#, "draft.verify_layers"),
         (r#"{"command": "true", "memory_mb": 999999}"#, "draft.verify_memory"),
@@ -396,63 +407,63 @@ fn what_fails_its_tests_is_not_accepted() {
             "_handoff/TASK_CONTRACT.json",
             &format!(r#"{{"version": 1, "verify": {verify}}}"#),
         );
-        let mut client = Client::start(&home, &[]);
+        let mut client = StdioMcpClient::start(&home, &[]);
         let escalated = client.propose("new.py", "t", "x = 1\n");
         assert_eq!(escalated["verdict"], "escalated", "{escalated}");
-        let told = escalated["reasons"][0]["message"].as_str().unwrap().to_owned();
-        assert!(told.contains(why), "{told}");
+        let message = escalated["reasons"][0]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(why), "{message}");
         let id = escalated["message_id"].as_str().unwrap().to_owned();
         client.end();
         assert_eq!(home.run(&["gate", "reject", &id]).code, 0);
     }
-    // It has no network, and cannot wait for ever.
+    // The verification has a time limit.
     let slow = r#"{"version": 1, "verify": {"command": "sleep 60", "seconds": 1}}"#;
     home.write("_handoff/TASK_CONTRACT.json", slow);
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let late = client.propose("new.py", "t", "x = 1\n");
     assert_eq!(late["verdict"], "rejected", "{late}");
     assert_eq!(late["verified"]["outcome"], "took longer than 1 s");
     client.end();
 }
 
-/// A client that gives up waiting hears of the verdict later.
+/// A client that cancels its call receives the decision with a later call.
 #[test]
-fn what_is_decided_after_a_client_gave_up_is_told_later() {
+fn decision_after_a_cancelled_submission_is_delivered_later() {
     let home = project().set("PATH", "/usr/bin:/bin");
-    let mut client = Client::start(&home, &["--verify", "sleep 1; false"]);
-    let asked = json!({"source_path": "src/watchdog.py", "task_id": "t"});
-    let draft = client.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+    let mut client = StdioMcpClient::start(&home, &["--verify", "sleep 1; false"]);
+    let request = json!({"source_path": "src/watchdog.py", "task_id": "t"});
+    let draft = client.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
     let written = json!({"draft_path": draft, "content": format!("{WATCHDOG}# end\n")});
     client.call("ollama_write_draft", written).unwrap();
     let submit = json!({"name": "ollama_submit_draft", "arguments": {"draft_path": draft,
         "original_path": "src/watchdog.py", "task_id": "t", "change_summary": "x"}});
     let call = json!({"jsonrpc": "2.0", "id": 777, "method": "tools/call", "params": submit});
-    client.say(&call.to_string());
+    client.send_line(&call.to_string());
     let log = home.work().join("_handoff/transition.ndjson");
-    let told = |word: &str| {
-        until(word, || fs::read_to_string(&log).is_ok_and(|log| log.contains(word)));
+    let wait_for_entry = |word: &str| {
+        wait_for(word, || fs::read_to_string(&log).is_ok_and(|log| log.contains(word)));
     };
-    told("\"submitted\"");
+    wait_for_entry("\"submitted\"");
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
                         "params": {"requestId": 777, "reason": "too long"}});
-    client.say(&cancel.to_string());
-    told("\"decided\"");
-    let asked = json!({"source_path": "other.py", "task_id": "t"});
-    let next = client.call("ollama_request_draft", asked).unwrap();
+    client.send_line(&cancel.to_string());
+    wait_for_entry("\"decided\"");
+    let request = json!({"source_path": "other.py", "task_id": "t"});
+    let next = client.call("ollama_request_draft", request).unwrap();
     assert_eq!(next["messages"][0]["kind"], "DRAFT_REJECTED", "{next}");
     client.end();
 }
 
-/// What is switched off, or forbidden, while the tests run is not accepted for all that.
+/// While the tests run, the user restricts the allowed paths or switches the draft tools off.
 #[test]
-fn what_changes_while_the_tests_run_counts() {
+fn draft_forbidden_during_its_verification_is_not_accepted() {
     let home = project().set("PATH", "/usr/bin:/bin");
     let contract = r#"{"version": 1, "allowed_paths": ["docs/"]}"#;
     for forbid in [true, false] {
-        let mut client = Client::start(&home, &["--verify", "sleep 3"]);
+        let mut client = StdioMcpClient::start(&home, &["--verify", "sleep 3"]);
         let task = if forbid { "t1" } else { "t2" };
-        let asked = json!({"source_path": "src/watchdog.py", "task_id": task});
-        let draft = client.call("ollama_request_draft", asked).unwrap()["draft_path"].clone();
+        let request = json!({"source_path": "src/watchdog.py", "task_id": task});
+        let draft = client.call("ollama_request_draft", request).unwrap()["draft_path"].clone();
         let written = json!({"draft_path": draft, "content": format!("{WATCHDOG}# end\n")});
         client.call("ollama_write_draft", written).unwrap();
         let submit = json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": task,
@@ -460,7 +471,7 @@ fn what_changes_while_the_tests_run_counts() {
         let verdict = std::thread::scope(|scope| {
             let answer = scope.spawn(|| client.call("ollama_submit_draft", submit).unwrap());
             let log = home.work().join("_handoff/transition.ndjson");
-            until("it is handed in", || {
+            wait_for("the submission", || {
                 let log = fs::read_to_string(&log).unwrap_or_default();
                 let of_task = |line: &&str| {
                     line.contains("\"submitted\"") && line.contains(&format!("\"{task}\""))

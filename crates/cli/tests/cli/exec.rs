@@ -1,4 +1,4 @@
-//! `assize exec`: code in a fresh sandbox, from the built binary.
+//! `assize exec` from the built binary: code in a fresh sandbox.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
-/// A home from which interpreters are found.
+/// A home whose PATH contains the interpreters.
 pub(crate) fn home() -> Home {
     Home::new().set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
-fn exec(code: &str, args: &[&str]) -> Ran {
+/// Runs code from standard input in a new home.
+fn exec(code: &str, args: &[&str]) -> CommandOutput {
     let home = home();
     home.run_with_input(&[&["exec"], args, &["-"]].concat(), code.as_bytes())
 }
@@ -26,46 +27,46 @@ fn code_runs_with_its_arguments_input_and_exit_code() {
         "hello.py",
         "import sys\nprint('hello', sys.argv[1:], sys.stdin.read())\nsys.exit(7)",
     );
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run_with_input(&["exec", "hello.py", "a b", "--flag"], b"given");
     assert_eq!((code, out.as_str(), err.as_str()), (7, "hello ['a b', '--flag'] given\n", ""));
 }
 
 #[test]
-fn what_is_written_is_told_apart_and_passed_on_as_it_is() {
-    let Ran { code, out, err } =
+fn stdout_and_stderr_are_passed_on_separately_and_unchanged() {
+    let CommandOutput { code, out, err } =
         exec("import sys; print('out\\x1b[31m'); print('err', file=sys.stderr)", &[]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "out\u{1b}[31m\n", "err\n"));
 }
 
 #[test]
-fn three_languages_are_known_by_their_endings_or_by_name() {
+fn language_is_chosen_by_file_extension_or_flag() {
     let home = home();
     home.write("code.sh", "a=(1 2); echo ${a[1]} $1");
     home.write("code.js", "console.log([1].map(x => x + 1)[0], process.argv[2])");
     assert_eq!(home.run(&["exec", "code.sh", "x"]).out, "2 x\n");
-    let Ran { code, out, err } = home.run(&["exec", "code.js", "x"]);
+    let CommandOutput { code, out, err } = home.run(&["exec", "code.js", "x"]);
     if code == 125 {
-        assert!(err.contains("there is no JavaScript interpreter in the jail sandbox"), "{err}");
+        assert!(err.contains("no JavaScript interpreter in the jail sandbox"), "{err}");
     } else {
         assert_eq!(out, "2 x\n", "{err}");
     }
     assert_eq!(exec("echo $BASH_VERSION", &["--language", "bash"]).code, 0);
-    let Ran { code, err, .. } = exec("x", &["--language", "cobol"]);
+    let CommandOutput { code, err, .. } = exec("x", &["--language", "cobol"]);
     assert_eq!(code, 2);
     insta::assert_snapshot!(err, @r"
-    error: `cobol` is no language that can be run
+    error: unsupported language `cobol`
 
     hint: use python, bash or javascript
     ");
     home.write("code.txt", "x");
-    let Ran { code, err, .. } = home.run(&["exec", "code.txt"]);
+    let CommandOutput { code, err, .. } = home.run(&["exec", "code.txt"]);
     assert_eq!(code, 2);
-    assert!(err.contains("does not say what it is written in"), "{err}");
+    assert!(err.contains("cannot tell the language of"), "{err}");
 }
 
 #[test]
-fn each_limit_says_so_in_one_line() {
+fn each_reached_limit_prints_a_one_line_warning() {
     let limits = [
         ("while True: pass", &["--timeout", "0.5"][..], 124),
         (
@@ -81,23 +82,23 @@ fn each_limit_says_so_in_one_line() {
         ),
         ("import os; os.kill(os.getpid(), 11)", &[], 139),
     ];
-    let mut told = String::new();
+    let mut warnings = String::new();
     for (code, args, expected) in limits {
-        let Ran { code, err, .. } = exec(code, args);
+        let CommandOutput { code, err, .. } = exec(code, args);
         assert_eq!(code, expected, "{err}");
-        told.push_str(&err);
+        warnings.push_str(&err);
     }
-    insta::assert_snapshot!(told, @r"
-    warning: stopped: its time of 0.5 s is up (`--timeout` gives it more)
-    warning: stopped: out of memory, it had 48M (`--memory` gives it more)
-    warning: output was cut: 1K of each are kept (`--output` keeps more)
-    warning: the disk is full: it had 1M for files (`--disk` gives it more)
-    warning: it was ended by signal 11
+    insta::assert_snapshot!(warnings, @r"
+    warning: stopped: time limit of 0.5 s reached (raise it with `--timeout`)
+    warning: stopped: memory limit of 48M reached (raise it with `--memory`)
+    warning: output was cut: limit of 1K for each stream reached (raise it with `--output`)
+    warning: the disk is full: limit of 1M for files reached (raise it with `--disk`)
+    warning: the program was killed by signal 11
     ");
 }
 
 #[test]
-fn files_go_in_read_only_and_artifacts_come_out() {
+fn input_files_are_read_only_and_output_files_are_copied_out() {
     let home = home();
     home.write("data.csv", "1\n2\n3\n");
     home.write("other/data.csv", "other");
@@ -124,38 +125,38 @@ except PermissionError: print('read-only')
         "out",
         "-",
     ];
-    let Ran { code, out, err } = home.run_with_input(&args, code.as_bytes());
+    let CommandOutput { code, out, err } = home.run_with_input(&args, code.as_bytes());
     assert_eq!((code, out.as_str()), (0, "read-only\n"), "{err}");
     assert_eq!(fs::read_to_string(home.work().join("out/plots/total.txt")).unwrap(), "12");
     assert_eq!(fs::read_dir(home.work().join("out")).unwrap().count(), 1);
     insta::assert_snapshot!(err, @r"
-    warning: `a�b` was not taken: its name is not sound
-    warning: `bad�` was not taken: its name is not sound
-    warning: `link` was not taken: it is a link
-    warning: `pipe` was not taken: it is no plain file
-    1 file taken into `out`
+    warning: `a�b` was not copied: its name is unsafe
+    warning: `bad�` was not copied: its name is unsafe
+    warning: `link` was not copied: it is a symbolic link
+    warning: `pipe` was not copied: it is not a regular file
+    1 file copied to `out`
     ");
 }
 
 #[test]
-fn what_follows_the_file_is_the_codes_and_mistakes_before_it_are_named() {
+fn arguments_after_the_file_go_to_the_program_and_others_are_checked() {
     let home = home();
     home.write("args.py", "import sys; print(sys.argv[1:])");
     let passed = home.run(&["exec", "--quiet", "args.py", "--json", "--timeout", "x", "--", "-q"]);
     assert_eq!(passed.out, "['--json', '--timeout', 'x', '--', '-q']\n", "{}", passed.err);
-    let told = |args: &[&str]| {
-        let Ran { code, out, err } = home.run(&[&["exec"], args].concat());
+    let refusal = |args: &[&str]| {
+        let CommandOutput { code, out, err } = home.run(&[&["exec"], args].concat());
         assert_eq!(out, "");
         format!("{code} {}", err.lines().next().unwrap())
     };
-    assert_eq!(told(&["--tiemout", "5", "args.py"]), "2 error: there is no option `--tiemout`");
-    assert_eq!(told(&["."]), "2 error: `.` is a folder, not a file of code");
-    // Before anything is run, so that nothing is lost.
-    assert_eq!(told(&["--out", "args.py", "args.py"]), "2 error: `args.py` is not a folder");
+    assert_eq!(refusal(&["--tiemout", "5", "args.py"]), "2 error: unknown option `--tiemout`");
+    assert_eq!(refusal(&["."]), "2 error: `.` is a folder, not a code file");
+    // Checked before the program runs, so that its output files are not lost.
+    assert_eq!(refusal(&["--out", "args.py", "args.py"]), "2 error: `args.py` is not a folder");
 }
 
 #[test]
-fn artifacts_write_over_nothing_and_never_cost_the_outcome() {
+fn output_files_overwrite_nothing_and_keep_the_exit_code() {
     let home = home();
     let config = home.write("repo/.git/config", "[core]\n");
     let kept = home.write("repo/kept.txt", "mine");
@@ -169,45 +170,45 @@ os.mkdir('many'); os.mkdir('file'); open('file/inside', 'w').close()
 for number in range(4100): open(f'many/{number}', 'w').close()
 sys.exit(6)
 ";
-    let Ran { code, err, .. } =
+    let CommandOutput { code, err, .. } =
         home.run_with_input(&["exec", "--out", "repo", "-"], code.as_bytes());
     assert_eq!(code, 6, "{err}");
     assert_eq!(fs::read_to_string(config).unwrap(), "[core]\n");
     assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
     assert_eq!(fs::read_to_string(home.work().join("repo/new.txt")).unwrap(), "new");
     insta::assert_snapshot!(err, @r"
-    warning: `.git` was not taken: its name begins with a dot
-    warning: `closed` was not taken: `/workspace/closed`: Permission denied (os error 13)
-    warning: `many` was not taken: `/workspace/many` has more than 4000 entries
-    warning: `file/inside` was not taken: something of that name is here already
-    warning: `kept.txt` was not taken: something of that name is here already
-    1 file taken into `repo`
+    warning: `.git` was not copied: its name begins with a dot
+    warning: `closed` was not copied: `/workspace/closed`: Permission denied (os error 13)
+    warning: `many` was not copied: `/workspace/many` has more than 4000 entries
+    warning: `file/inside` was not copied: the name already exists
+    warning: `kept.txt` was not copied: the name already exists
+    1 file copied to `repo`
     ");
 }
 
 #[test]
-fn what_a_program_starts_may_run_out_of_memory_without_it() {
+fn child_process_out_of_memory_does_not_stop_the_program() {
     let code = r"
 import subprocess, sys
 child = subprocess.run([sys.executable, '-c', 'data = []\nwhile True: data.append(bytearray(1 << 20))'])
 print(child.returncode)
 ";
-    let Ran { code, out, err } = exec(code, &["--memory", "64M", "--disk", "4M"]);
+    let CommandOutput { code, out, err } = exec(code, &["--memory", "64M", "--disk", "4M"]);
     assert_eq!((code, out.as_str()), (0, "-9\n"), "{err}");
-    assert!(err.contains("something in it ran out of memory, it had 64M"), "{err}");
+    assert!(err.contains("a process ran out of memory: limit of 64M reached"), "{err}");
 }
 
 #[test]
-fn when_nobody_reads_any_more_the_sandbox_ends() {
+fn closed_output_pipe_ends_the_sandbox() {
     let home = home();
     home.write("flood.py", "while True: print('x' * 1000)");
     let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 
-    // One who stopped reading does not keep us from being stopped.
+    // A reader that stops reading, but keeps the pipe open, does not block an interrupt.
     let mut child = home.command(&["exec", "flood.py"]).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     reader.read_line(&mut line).unwrap();
@@ -218,46 +219,48 @@ fn when_nobody_reads_any_more_the_sandbox_ends() {
 }
 
 #[test]
-fn files_that_cannot_be_given_are_named() {
+fn invalid_input_files_and_limits_exit_2() {
     let home = home();
     home.write("a/x", "");
     home.write("b/x", "");
     let refused = |args: &[&str]| {
-        let Ran { code, err, .. } =
+        let CommandOutput { code, err, .. } =
             home.run_with_input(&[&["exec"], args, &["-"]].concat(), b"pass");
         assert_eq!(code, 2, "{err}");
         err
     };
     assert!(refused(&["--file", "none"]).contains("No such file"));
-    assert!(refused(&["--file", "a/x", "--file", "b/x"]).contains("two files would be `x`"));
-    assert!(refused(&["--file", "a/x=../../up"]).contains("is no name for a file"));
+    assert!(
+        refused(&["--file", "a/x", "--file", "b/x"]).contains("two files would have the name `x`")
+    );
+    assert!(refused(&["--file", "a/x=../../up"]).contains("invalid file name in the sandbox"));
     assert!(refused(&["--file", "a"]).contains("not a regular file"));
     fs::write(home.work().join("large"), vec![0; 2 << 20]).unwrap();
     assert!(refused(&["--file", "large", "--disk", "1M"]).contains("allow more with `--disk`"));
     assert!(
         refused(&["--memory", "64M", "--disk", "1G"]).contains("disk cannot be larger than memory")
     );
-    assert!(refused(&["--memory", "64"]).contains("`--memory` wants a size"));
+    assert!(refused(&["--memory", "64"]).contains("`--memory` must be a size"));
 }
 
 #[test]
-fn the_whole_story_as_json() {
+fn json_output_contains_streams_limits_and_usage() {
     let code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)";
-    let Ran { code, out, err } = exec(code, &["--json", "--memory", "64M"]);
+    let CommandOutput { code, out, err } = exec(code, &["--json", "--memory", "64M"]);
     assert_eq!((code, err.as_str()), (3, ""));
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&told["stdout"], &told["stderr"]), (&"out\n".into(), &"err\n".into()));
-    assert_eq!((&told["exit_code"], &told["isolation"]), (&3.into(), &"jail".into()));
-    assert_eq!(told["limits"]["memory_bytes"], 64 << 20);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["stdout"], &report["stderr"]), (&"out\n".into(), &"err\n".into()));
+    assert_eq!((&report["exit_code"], &report["isolation"]), (&3.into(), &"jail".into()));
+    assert_eq!(report["limits"]["memory_bytes"], 64 << 20);
     assert!(
-        told["duration_ms"].as_f64().unwrap() > 0.0
-            && told["peak_memory_bytes"].as_u64().unwrap() > 1 << 20
+        report["duration_ms"].as_f64().unwrap() > 0.0
+            && report["peak_memory_bytes"].as_u64().unwrap() > 1 << 20
     );
-    assert!(told["enforcement"]["memory"].as_str().is_some_and(|words| !words.is_empty()));
+    assert!(report["enforcement"]["memory"].as_str().is_some_and(|words| !words.is_empty()));
 }
 
 #[test]
-fn output_is_seen_as_it_comes() {
+fn output_is_streamed_while_the_program_runs() {
     let home = home();
     home.write("wait.py", "print('ready')\nprint('you said', input())");
     let mut child = home.command(&["exec", "wait.py"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -276,22 +279,22 @@ fn output_is_seen_as_it_comes() {
 fn tracebacks_name_the_users_file() {
     let home = home();
     home.write("charts/plot.py", "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\nnone()\n");
-    let Ran { code, err, .. } = home.run(&["exec", "charts/plot.py"]);
+    let CommandOutput { code, err, .. } = home.run(&["exec", "charts/plot.py"]);
     assert_eq!(code, 1);
     assert!(err.contains("File \"plot.py\", line 3, in <module>\n    1 / 0"), "{err}");
     assert!(err.contains("File \"plot.py\", line 6, in <module>\n    none()"), "{err}");
     assert!(!err.contains("/tmp/code.py"), "{err}");
-    let Ran { out, .. } = home.run(&["exec", "--json", "charts/plot.py"]);
+    let CommandOutput { out, .. } = home.run(&["exec", "--json", "charts/plot.py"]);
     assert!(out.contains(r#"File \"plot.py\", line 6"#), "{out}");
     home.write("wrong.py", "def (:\n");
     assert!(home.run(&["exec", "wrong.py"]).err.contains("File \"wrong.py\", line 1"));
     home.write("greet.sh", "nonesuch\n");
     assert!(home.run(&["exec", "greet.sh"]).err.contains("greet.sh: line 1: nonesuch"));
-    // Code without a name, or with one that a terminal would obey, keeps the path of the sandbox.
-    let Ran { err, .. } = home.run_with_input(&["exec", "-"], b"none()");
+    // Code without a file name, or with control characters in it, keeps the path inside the sandbox.
+    let CommandOutput { err, .. } = home.run_with_input(&["exec", "-"], b"none()");
     assert!(err.contains("File \"/tmp/code.py\", line 1"), "{err}");
     home.write("a\u{1b}[31m\n.py", "none()");
-    let Ran { err, .. } = home.run(&["exec", "a\u{1b}[31m\n.py"]);
+    let CommandOutput { err, .. } = home.run(&["exec", "a\u{1b}[31m\n.py"]);
     assert!(err.contains("File \"/tmp/code.py\", line 1"), "{err}");
 }
 
@@ -300,7 +303,7 @@ fn options_after_the_file_are_passed_on_with_a_warning() {
     let home = home();
     home.write("show.py", "import sys\nprint(sys.argv[1:])");
     let warned = |args: &[&str]| {
-        let Ran { code, out, err } = home.run(args);
+        let CommandOutput { code, out, err } = home.run(args);
         assert_eq!(code, 0, "{err}");
         (out, err)
     };
@@ -319,34 +322,35 @@ fn options_after_the_file_are_passed_on_with_a_warning() {
 }
 
 #[test]
-fn an_unknown_isolation_and_one_that_is_not_there_are_refused() {
-    let Ran { code, err, .. } = exec("pass", &["--isolation", "chroot"]);
+fn unknown_and_unavailable_isolation_are_refused() {
+    let CommandOutput { code, err, .. } = exec("pass", &["--isolation", "chroot"]);
     assert_eq!(code, 2);
     assert!(
         err.contains(
-            "`--isolation` wants jail, docker, microvm, at-least=NAME or auto, not `chroot`"
+            "`--isolation` must be jail, docker, microvm, at-least=NAME or auto, not `chroot`"
         ),
         "{err}"
     );
-    let Ran { code, err, out } = exec("print('ran')", &["--isolation", "microvm"]);
+    let CommandOutput { code, err, out } = exec("print('ran')", &["--isolation", "microvm"]);
     assert_eq!((code, out.as_str()), (125, ""), "{err}");
-    assert!(err.contains("no microvm sandbox can be made here"), "{err}");
+    assert!(err.contains("microvm sandboxes are unavailable"), "{err}");
 }
 
 #[test]
-fn a_foreign_folder_can_tighten_limits_and_not_choose_the_walls() {
+fn untrusted_folder_can_lower_limits_but_not_choose_the_backend() {
     let home = home();
     home.write("assize.toml", "[sandbox]\nmemory = \"32M\"\ndisk = \"2M\"\n");
     home.write("code.py", "print('ran')");
-    let told: Value = serde_json::from_str(&home.run(&["exec", "--json", "code.py"]).out).unwrap();
-    assert_eq!(told["limits"]["memory_bytes"], 32 << 20);
+    let report = home.run(&["exec", "--json", "code.py"]).out;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["limits"]["memory_bytes"], 32 << 20);
     for wider in [
         "[sandbox]\nmemory = \"4G\"\n",
         "[sandbox]\nisolation = \"jail\"\n",
         "[sandbox]\npython = \"/bin/sh\"\n",
     ] {
         home.write("assize.toml", wider);
-        let Ran { code, err, .. } = home.run(&["exec", "code.py"]);
+        let CommandOutput { code, err, .. } = home.run(&["exec", "code.py"]);
         assert_eq!(code, 3, "{wider} {err}");
     }
 }
@@ -354,55 +358,55 @@ fn a_foreign_folder_can_tighten_limits_and_not_choose_the_walls() {
 #[test]
 fn more_cpus_than_the_machine_has_are_clamped_with_a_warning() {
     let home = home();
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run_with_input(&["exec", "--cpus", "99", "--json", "-"], b"print(1)");
     assert_eq!(code, 0, "{err}");
     let processors = std::thread::available_parallelism().unwrap();
     let warning = format!(
-        "warning: `--cpus 99` is more than the {processors} processors of this machine: using {processors}"
+        "warning: `--cpus 99` is more than the {processors} CPUs of this machine: using {processors}"
     );
     assert!(err.contains(&warning), "{err}");
     let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert!(out.contains(&format!("\"cpus\": {processors}.0")), "{shown}");
     let home = home.set("ASSIZE_SANDBOX_CPUS", "99");
-    let Ran { code, err, .. } = home.run_with_input(&["exec", "-"], b"print(1)");
+    let CommandOutput { code, err, .. } = home.run_with_input(&["exec", "-"], b"print(1)");
     assert_eq!(code, 0, "{err}");
     let warning = "warning: `sandbox.cpus = 99` (environment, ASSIZE_SANDBOX_CPUS) is more than";
     assert!(err.contains(warning), "{err}");
 }
 
-/// Found before a model is asked.
+/// The missing interpreter is found before any model call.
 #[test]
-fn run_without_python_says_what_to_do() {
+fn run_without_python_exits_125_with_a_hint() {
     let home = Home::new().set("PATH", "/nonexistent");
-    let Ran { code, err, .. } =
+    let CommandOutput { code, err, .. } =
         home.run(&["run", "Calculate fibonacci(10)", "--isolation", "jail"]);
     assert_eq!(code, 125, "{err}");
-    assert!(err.contains("there is no Python interpreter in the jail sandbox"), "{err}");
+    assert!(err.contains("no Python interpreter in the jail sandbox"), "{err}");
     assert!(err.contains("`python3` is in PATH") && err.contains("sandbox.python"), "{err}");
 }
 
-/// The processes of this machine that have a word among their arguments.
+/// Number of processes on this machine with `word` as an argument.
 pub(crate) fn processes_with(word: &str) -> usize {
     let named = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        // Not a test that looks for it.
+        // A whole argument, so that a process with `word` inside a longer argument does not count.
         String::from_utf8_lossy(&line).split('\0').any(|argument| argument == word)
     });
     named.count()
 }
 
-/// Waits for something that has to come.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+/// Waits until `holds` returns true; panics after 30 s.
+pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what} never came");
+        assert!(start.elapsed() < Duration::from_secs(30), "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The control groups of this machine that are ours.
-pub(crate) fn groups() -> Vec<String> {
+/// Cgroups of assize on this machine.
+pub(crate) fn cgroups() -> Vec<String> {
     let mut find = std::process::Command::new("find");
     let found = find
         .args(["/sys/fs/cgroup", "-maxdepth", "6", "-name", "assize-*"])
@@ -412,6 +416,7 @@ pub(crate) fn groups() -> Vec<String> {
     String::from_utf8_lossy(&found).lines().map(str::to_owned).collect()
 }
 
+/// A program that starts `sleep` in a new session, for as many seconds as its argument says.
 pub(crate) const DAEMON: &str = r"
 import os, subprocess, sys, time
 subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True)
@@ -419,15 +424,15 @@ print('up')
 time.sleep(1000)
 ";
 
-/// The names of the makers that have a folder in a home.
-pub(crate) fn makers(home: &Home) -> Vec<String> {
+/// Names of the registry folders in a home: one for each process that creates sandboxes (a *maker*).
+pub(crate) fn registered_makers(home: &Home) -> Vec<String> {
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     names.filter(|name| name != "lock").collect()
 }
 
-/// Runs code with a daemon that leaves its tree, until it is there. It is known by how long it sleeps.
+/// Runs [`DAEMON`] and waits until its `sleep` has started. The returned seconds identify the process.
 pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     home.write("daemon.py", DAEMON);
     let seconds = format!("{}.25", fastrand::u32(100_000..1_000_000));
@@ -436,32 +441,34 @@ pub(crate) fn start_daemon(home: &Home, flags: &[&str]) -> (Child, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
-    until("the daemon", || processes_with(&seconds) > 0);
+    wait_for("the daemon to start", || processes_with(&seconds) > 0);
     (child, seconds)
 }
 
 #[test]
-fn when_assize_is_killed_nothing_of_its_sandbox_is_left() {
+fn killed_assize_leaves_no_process_cgroup_or_mount() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
-    let maker = makers(&home).pop().unwrap();
+    let maker = registered_makers(&home).pop().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the end of its processes", || processes_with(&seconds) == 0);
-    until("the end of its groups", || !groups().iter().any(|group| group.contains(&maker)));
+    wait_for("its processes to end", || processes_with(&seconds) == 0);
+    wait_for("the removal of its cgroups", || {
+        !cgroups().iter().any(|group| group.contains(&maker))
+    });
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("assize") && !mounts.contains("/workspace"), "{mounts}");
-    assert_eq!(makers(&home), [maker]);
+    assert_eq!(registered_makers(&home), [maker]);
     assert_eq!(home.run(&["sandbox", "ls"]).code, 0);
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
-/// As when memory runs out on the host, and the kernel takes whoever it likes.
+/// The kernel may kill the keeper, the parent process of the jail, when the host runs out of memory.
 #[test]
-fn when_the_keeper_is_killed_the_jail_ends_and_it_is_said() {
+fn killed_keeper_ends_the_jail_and_exits_125() {
     let home = home();
     let (child, seconds) = start_daemon(&home, &[]);
-    let maker = makers(&home).pop().unwrap();
+    let maker = registered_makers(&home).pop().unwrap();
     let path = format!("/proc/{0}/task/{0}/children", child.id());
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
     let children = threads.map(|one| fs::read_to_string(one.path().join("children")).unwrap());
@@ -470,23 +477,23 @@ fn when_the_keeper_is_killed_the_jail_ends_and_it_is_said() {
     rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(125));
-    assert!(String::from_utf8(done.stderr).unwrap().contains("the guest is gone"));
+    assert!(String::from_utf8(done.stderr).unwrap().contains("lost the connection to the guest"));
     assert_eq!(processes_with(&seconds), 0);
-    assert!(!groups().iter().any(|group| group.contains(&maker)));
+    assert!(!cgroups().iter().any(|group| group.contains(&maker)));
 }
 
 #[test]
-fn an_interrupt_ends_the_sandbox() {
+fn interrupt_ends_the_sandbox() {
     let home = home();
     let (mut child, seconds) = start_daemon(&home, &[]);
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_with(&seconds), 0);
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
-/// The same list and the same layers as for generated programs.
+/// `exec` uses the same list of allowed packages and the same layers as `run`.
 #[test]
 fn packages_are_added_from_the_allowed_list() {
     let home = home();
@@ -511,14 +518,14 @@ with zipfile.ZipFile(sys.argv[1] + '/assizesix-1.0-py3-none-any.whl', 'w') as wh
         "six.py",
         "import os, assizesix\nprint(assizesix.six(), os.path.exists(assizesix.__cached__))",
     );
-    let Ran { code, out, err } = home.run(&["exec", "--packages", "assizesix", "six.py"]);
+    let CommandOutput { code, out, err } = home.run(&["exec", "--packages", "assizesix", "six.py"]);
     assert_eq!((code, out.as_str()), (0, "6 True\n"), "{err}");
-    // Without them it is not there.
+    // Without `--packages` the module is missing.
     assert_eq!(home.run(&["exec", "six.py"]).code, 1);
     let refused = home.run(&["exec", "--packages", "assizesix,requests", "six.py"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(
-        refused.err.contains("requests") && refused.err.contains("allowed are: assizesix"),
+        refused.err.contains("requests") && refused.err.contains("allowed packages: assizesix"),
         "{}",
         refused.err
     );

@@ -1,27 +1,28 @@
-//! Calls that fail for good, from the built binary: one test for each rule of `docs/failures.md` that shows at the
-//! command line.
+//! Calls that fail after all retries, from the built binary: one test for each rule of
+//! `docs/explanation/durability.md` that a user
+//! of the command line sees.
 
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::Value;
 
-use crate::consult::{few_people, said, told};
+use crate::consult::{json_output, provider_reply, write_small_panel};
 use crate::debate::{MOVE, answer, id_of, is_scoring, only_run};
 use crate::run::with_provider;
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
-fn rate_limited() -> Reply {
-    Reply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
+fn rate_limited() -> FakeReply {
+    FakeReply::Status(429, vec![("retry-after", "3600".to_owned())], "{}".to_owned())
 }
 
-/// One analyst proposes five moves; the second decision maker of m1 is rate-limited for good, and the third judge of m2
-/// answers with server errors.
+/// One analyst proposes five moves. D2 of m1 is always rate-limited, and the scoring of m2 by D3 fails with server
+/// errors.
 #[test]
-fn lasting_rate_limit_makes_a_move_partial_and_not_the_consultation_fail() {
-    let fake = FakeProvider::answering(Kind::Anthropic, |_, request| {
+fn lasting_rate_limit_makes_a_move_partial_without_failing_the_run() {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, |_, request| {
         let text = request.body.to_string();
         let last = text.rfind("You are ").map_or(text.as_str(), |at| &text[at..]);
         let scoring = text.contains("The hearing is over");
@@ -29,17 +30,17 @@ fn lasting_rate_limit_makes_a_move_partial_and_not_the_consultation_fail() {
             return rate_limited();
         }
         if text.contains("The move, m2,") && last.starts_with("You are D3,") && scoring {
-            return Reply::status(500);
+            return FakeReply::status(500);
         }
         match text.contains("propose exactly") {
             true => five_moves(),
-            false => said(request),
+            false => provider_reply(request),
         }
     });
-    let home = with_provider(Kind::Anthropic, &fake).set("ASSIZE_GATEWAY_RETRIES", "0");
-    few_people(&home);
+    let home = with_provider(FakeKind::Anthropic, &fake).set("ASSIZE_GATEWAY_RETRIES", "0");
+    write_small_panel(&home);
     let args = ["consult", "CRST", "--personas", "people.toml", "--rounds", "2", "--yes"];
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run(&[&args[..], &["--moves", "5", "--out", "report"]].concat());
     assert_eq!(code, 0, "{err}");
     let line = |id: &str| out.lines().find(|line| line.contains(id)).unwrap().to_owned();
@@ -60,41 +61,41 @@ fn lasting_rate_limit_makes_a_move_partial_and_not_the_consultation_fail() {
     }
 }
 
-fn five_moves() -> Reply {
+fn five_moves() -> FakeReply {
     let one = |number: u32| {
         serde_json::json!({
             "title": format!("Open shop {number}"), "thesis": "It grows.", "actions": ["Rent"],
             "cost": "some", "timeline": "a year", "risks": ["none"], "citations": ["F1.1"],
         })
     };
-    Reply::text(serde_json::json!({"moves": (1..=5).map(one).collect::<Vec<_>>()}).to_string())
+    FakeReply::text(serde_json::json!({"moves": (1..=5).map(one).collect::<Vec<_>>()}).to_string())
 }
 
-/// Nobody answers the critic: there is no verdict to print, and nothing that was answered is asked again.
+/// Every reply to the critic fails, so there is no verdict; resuming repeats only the failed calls.
 #[test]
 fn debate_without_a_completed_round_fails_and_is_resumed() {
     let full = Arc::new(AtomicBool::new(true));
     let is_full = full.clone();
-    let fake = FakeProvider::answering(Kind::Anthropic, move |number, request| {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, move |number, request| {
         match number > 0 && !is_scoring(request) && is_full.load(Ordering::SeqCst) {
             true => rate_limited(),
             false => answer(number, request),
         }
     });
-    let home: Home = with_provider(Kind::Anthropic, &fake);
+    let home: Home = with_provider(FakeKind::Anthropic, &fake);
     home.write("MOVE.md", MOVE);
-    let Ran { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "2"]);
+    let CommandOutput { code, out, err } = home.run(&["debate", "MOVE.md", "--rounds", "2"]);
     assert_eq!((code, out.as_str()), (4, ""), "{err}");
     assert!(err.contains("no conversation completed a round, so there is no verdict"), "{err}");
     let run = only_run(&home);
     assert_eq!(run["status"], "failed");
-    let events = told(&home, &["runs", "show", &id_of(&run), "--events", "--json"]);
+    let events = json_output(&home, &["runs", "show", &id_of(&run), "--events", "--json"]);
     assert!(!events["events"].to_string().contains("sandbox_scored"), "{events}");
     full.store(false, Ordering::SeqCst);
     let before = fake.captured().len();
-    let Ran { code, out, err } = home.run(&["debate", "--resume", &id_of(&run)]);
+    let CommandOutput { code, out, err } = home.run(&["debate", "--resume", &id_of(&run)]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("90 of 120") && !out.contains("PARTIAL"), "{out}");
-    // The opening was answered before; everything else is asked.
+    // Only the opening was answered before; all other calls are made now.
     assert_eq!(fake.captured().len() - before, 13 - 1);
 }

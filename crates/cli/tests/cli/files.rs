@@ -1,49 +1,51 @@
-//! What programs leave: files that are taken, sessions, and disks that are full.
+//! Files of programs: output and input files, sessions, and full disks.
 
 use std::fs;
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
 use crate::exec::home;
 use crate::run::{program, with_provider};
-use crate::runs::where_disks_can_be_made;
-use crate::{Home, Ran};
+use crate::runs::run_with_own_mounts;
+use crate::{CommandOutput, Home};
 
 const SINE: &str = "Draw a sine wave as an SVG file";
 
+/// Id of the newest run.
 fn last_run(home: &Home) -> String {
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     listed[0]["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn files_that_nobody_took_can_be_taken_later() {
+fn output_files_of_a_run_can_be_copied_later() {
     let home = home();
-    let Ran { code, err, .. } = home.run(&["run", SINE]);
+    let CommandOutput { code, err, .. } = home.run(&["run", SINE]);
     let run = last_run(&home);
     assert_eq!(code, 0, "{err}");
-    let words =
-        format!("it left sine.svg (1,006 bytes): `assize runs files {run} --out FOLDER` takes it");
-    assert!(err.contains(&words), "{err}");
-    assert!(home.run(&["runs", "show", &run]).err.contains(&words));
+    let hint = format!(
+        "the program left sine.svg (1,006 bytes); copy with `assize runs files {run} --out FOLDER`"
+    );
+    assert!(err.contains(&hint), "{err}");
+    assert!(home.run(&["runs", "show", &run]).err.contains(&hint));
     assert_eq!(home.run(&["runs", "files", &run]).out, "        1,006  sine.svg\n");
-    let taken = home.run(&["runs", "files", &run, "--out", "taken"]);
-    assert_eq!((taken.code, taken.out.as_str()), (0, "        1,006  sine.svg\n"));
-    assert!(fs::read_to_string(home.work().join("taken/sine.svg")).unwrap().starts_with("<svg"));
-    // What was there before is not written over, and must not be taken for new.
-    let again = home.run(&["runs", "files", &run, "--out", "taken"]);
+    let copied = home.run(&["runs", "files", &run, "--out", "copied"]);
+    assert_eq!((copied.code, copied.out.as_str()), (0, "        1,006  sine.svg\n"));
+    assert!(fs::read_to_string(home.work().join("copied/sine.svg")).unwrap().starts_with("<svg"));
+    // An existing file is not overwritten; exit code 4 shows that it is not the new one.
+    let again = home.run(&["runs", "files", &run, "--out", "copied"]);
     assert_eq!(again.code, 4, "{}", again.err);
-    fs::write(home.work().join("taken/sine.svg"), "old").unwrap();
-    let Ran { code, out, err } = home.run(&["run", SINE, "--out", "taken"]);
+    fs::write(home.work().join("copied/sine.svg"), "old").unwrap();
+    let CommandOutput { code, out, err } = home.run(&["run", SINE, "--out", "copied"]);
     assert_eq!((code, out.as_str()), (4, "sine.svg, 1006 bytes\n"), "{err}");
-    assert!(err.contains("not taken, as something of that name is in"), "{err}");
-    assert_eq!(fs::read_to_string(home.work().join("taken/sine.svg")).unwrap(), "old");
+    assert!(err.contains("not copied, because files of the same name exist in"), "{err}");
+    assert_eq!(fs::read_to_string(home.work().join("copied/sine.svg")).unwrap(), "old");
     assert_eq!(home.run(&["runs", "files", "run-none"]).code, 2);
 }
 
 #[test]
-fn out_below_the_current_folder_refuses_planted_symlinks_in_every_command() {
+fn out_folder_below_the_current_folder_must_not_go_through_a_symlink() {
     let home = home();
     home.write("leaves.py", "open('left.txt', 'w').write('x')");
     let outside = home.folder.path().join("outside");
@@ -65,28 +67,28 @@ fn out_below_the_current_folder_refuses_planted_symlinks_in_every_command() {
             &["runs", "resume", consulted, "--out", folder],
             &["runs", "fork", consulted, "--at", "round-1", "--out", folder],
         ] {
-            let Ran { code, err, .. } = home.run(args);
+            let CommandOutput { code, err, .. } = home.run(args);
             assert_eq!(code, 2, "{args:?}: {err}");
             assert!(err.contains(&format!("`{folder}` goes through the symlink `")), "{err}");
         }
     }
     let deep = fs::read_dir(outside.join("deep")).unwrap().count();
     assert_eq!((fs::read_dir(&outside).unwrap().count(), deep), (1, 0));
-    // What lies outside, or is named by an absolute path, is the user's own.
+    // Symlinks outside of the current folder and in absolute paths are followed.
     std::os::unix::fs::symlink(&outside, home.folder.path().join("linked")).unwrap();
     let absolute = home.work().join("results");
     for folder in [absolute.to_str().unwrap(), "../linked"] {
-        let Ran { code, err, .. } = home.run(&["exec", "--out", folder, "leaves.py"]);
+        let CommandOutput { code, err, .. } = home.run(&["exec", "--out", folder, "leaves.py"]);
         assert_eq!(code, 0, "{err}");
         fs::remove_file(outside.join("left.txt")).unwrap();
     }
 }
 
-/// What prints the content of a given file.
+/// Program that prints its input file.
 const SHOW: &str = "print(open('data.txt').read(), end='')";
 
 #[test]
-fn file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
+fn input_file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
     let home = home();
     home.write("show.py", SHOW);
     home.write("real.txt", "mine");
@@ -101,25 +103,25 @@ fn file_refuses_a_symlink_that_leads_out_of_the_current_folder() {
     link("real.txt".as_ref(), "inner.txt");
     for path in ["data.txt", "./data.txt", "linked/data.txt", "../work/data.txt"] {
         for args in [&["exec", "--file", path, "show.py"][..], &["run", SINE, "--file", path]] {
-            let Ran { code, out, err } = home.run(args);
+            let CommandOutput { code, out, err } = home.run(args);
             assert_eq!(code, 2, "{args:?}: {out}{err}");
             assert!(err.contains("a symlink leads out of the current folder"), "{err}");
         }
     }
-    // A link that stays below, and what the user names by another path.
+    // Allowed: a link to a file in the current folder, an absolute path, and a path outside of the folder.
     let absolute = home.work().join("data.txt").display().to_string();
     for (file, content) in [
         ("inner.txt=data.txt", "mine"),
         (absolute.as_str(), "SECRET"),
         ("../outside/data.txt", "SECRET"),
     ] {
-        let Ran { code, out, err } = home.run(&["exec", "--file", file, "show.py"]);
+        let CommandOutput { code, out, err } = home.run(&["exec", "--file", file, "show.py"]);
         assert_eq!((code, out.as_str()), (0, content), "{file}: {err}");
     }
 }
 
 #[test]
-fn file_that_is_swapped_for_a_symlink_is_refused_or_read_whole() {
+fn input_file_swapped_for_a_symlink_is_refused_or_read_whole() {
     let home = home();
     home.write("show.py", SHOW);
     home.write("data.txt", "mine");
@@ -135,22 +137,24 @@ fn file_that_is_swapped_for_a_symlink_is_refused_or_read_whole() {
                 rustix::fs::renameat_with(at, &file, at, &other, exchange).unwrap();
             }
         });
-        let ran: Vec<Ran> =
+        let ran: Vec<CommandOutput> =
             (0..8).map(|_| home.run(&["exec", "--file", "data.txt", "show.py"])).collect();
-        // Before any assertion fails: the scope waits for the other thread.
+        // Stop the other thread before the assertions: if one fails, the scope would wait for it forever.
         done.store(true, std::sync::atomic::Ordering::Relaxed);
-        for Ran { code, out, err } in ran {
+        for CommandOutput { code, out, err } in ran {
             assert!([(0, "mine"), (2, "")].contains(&(code, out.as_str())), "{code} {out}{err}");
         }
     });
 }
 
 #[test]
-fn an_export_keeps_every_byte() {
+fn export_encodes_binary_files_as_base64() {
     let answers = [program("open('x.bin', 'wb').write(bytes([0, 255])); print('é')")];
-    let fake =
-        FakeProvider::scripted(Kind::Anthropic, answers.map(|one| Reply::text(one.to_string())));
-    let home = with_provider(Kind::Anthropic, &fake);
+    let fake = FakeProvider::scripted(
+        FakeKind::Anthropic,
+        answers.map(|one| FakeReply::text(one.to_string())),
+    );
+    let home = with_provider(FakeKind::Anthropic, &fake);
     assert_eq!(home.run(&["run", "Two bytes"]).code, 0);
     let exported = home.run(&["runs", "export", &last_run(&home)]).out;
     let exported: Value = serde_json::from_str(&exported).unwrap();
@@ -161,13 +165,15 @@ fn an_export_keeps_every_byte() {
 #[test]
 fn sessions_are_listed_shown_and_removed() {
     let answers = [program("open('a', 'w').write('xyz'); print('ok')")];
-    let fake =
-        FakeProvider::scripted(Kind::Anthropic, answers.map(|one| Reply::text(one.to_string())));
-    let home = with_provider(Kind::Anthropic, &fake);
+    let fake = FakeProvider::scripted(
+        FakeKind::Anthropic,
+        answers.map(|one| FakeReply::text(one.to_string())),
+    );
+    let home = with_provider(FakeKind::Anthropic, &fake);
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
-    let Ran { code, err, .. } = home.run(&["run", "x", "--session", "notes"]);
+    let CommandOutput { code, err, .. } = home.run(&["run", "x", "--session", "notes"]);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("session `notes`, which begins with this run"), "{err}");
+    assert!(err.contains("session `notes` (new)"), "{err}");
     let listed = home.run(&["sessions", "list"]).out;
     assert_eq!(listed.lines().last(), Some("notes        1              3"), "{listed}");
     let shown = home.run(&["sessions", "show", "notes"]).out;
@@ -178,7 +184,7 @@ fn sessions_are_listed_shown_and_removed() {
     let missing = home.run(&["sessions", "rm", "notes", "ntoes"]);
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("there is no session `ntoes`"), "{}", missing.err);
-    // More than a sandbox has room for.
+    // The files of a session must fit into the sandbox.
     let files = home.folder.path().join(".local/state/assize/sessions/notes/files");
     fs::write(files.join("big"), vec![0; 3 << 20]).unwrap();
     let large = home.run(&["run", "x", "--session", "notes", "--disk", "2M"]);
@@ -189,15 +195,15 @@ fn sessions_are_listed_shown_and_removed() {
     assert!(home.run(&["sessions", "list"]).err.contains("no sessions"));
 }
 
-/// Wherever there is no room, nothing is lost, and it goes on once there is.
+/// Fills the output folder, the sessions, the store and the package cache in turn.
 #[test]
-fn full_disks_lose_nothing() {
+fn run_resumes_after_a_full_disk_without_repeating_calls() {
     let writes = program("open('big', 'wb').write(b'x' * 300000); print('written')");
     let mut needs = program("import assizesix; print(len(assizesix.DATA))");
     needs["dependencies"] = json!(["assizesix"]);
-    let answers = [&writes, &writes, &writes, &needs].map(|one| Reply::text(one.to_string()));
-    let fake = FakeProvider::scripted(Kind::Anthropic, answers);
-    let home = with_provider(Kind::Anthropic, &fake)
+    let answers = [&writes, &writes, &writes, &needs].map(|one| FakeReply::text(one.to_string()));
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, answers);
+    let home = with_provider(FakeKind::Anthropic, &fake)
         .set("ASSIZE_PACKAGES_ALLOW", "assizesix")
         .set("ASSIZE_PACKAGES_WHEELS", "wheels");
     let wheel = "
@@ -216,20 +222,20 @@ small() { mkdir -p \"$1\" && mount -t tmpfs -o size=64k tmpfs \"$1\"; }
 large() { mount -o remount,size=8m \"$1\"; }
 tries() { code=0; \"$@\" || code=$?; echo \"exit code $code\"; }
 python3 wheel.py
-# Where files are taken to.
+# Output folder.
 small out
 tries assize run x --quiet --out out
 ls out
 large out
 assize runs files \"$(last)\" --out out
-# Where a session is kept.
+# Folder of the sessions.
 small ../.local/state/assize/sessions
 tries assize run x --quiet --session notes
 ls ../.local/state/assize/sessions/notes/files
 large ../.local/state/assize/sessions
 assize runs resume \"$(last)\" --quiet
 ls ../.local/state/assize/sessions/notes/files
-# Where runs are kept.
+# Store.
 export ASSIZE_STORE_PATH=disk/store.db
 small disk
 mount -o remount,size=220k disk
@@ -237,12 +243,12 @@ tries assize run x --quiet
 large disk
 assize runs resume \"$(last)\" --quiet
 unset ASSIZE_STORE_PATH
-# Where packages are kept.
+# Package cache.
 small ../.cache/assize/packages
 tries assize run x --quiet
 large ../.cache/assize/packages
 assize runs resume \"$(last)\" --quiet";
-    let Ran { code, out, err } = where_disks_can_be_made(&home, script);
+    let CommandOutput { code, out, err } = run_with_own_mounts(&home, script);
     assert_eq!(code, 0, "{out}\n{err} {:?}", fake.take_complaints());
     insta::assert_snapshot!(out, @r"
     written
@@ -256,13 +262,13 @@ assize runs resume \"$(last)\" --quiet";
     exit code 4
     300000
     ");
-    for told in [
+    for message in [
         "/big`: No space left on device",
-        "the files of the session cannot be used: No space left on device",
-        "there is no room left for the store",
-        "packages cannot be fetched:",
+        "cannot access the files of the session: No space left on device",
+        "no space left for the store",
+        "cannot fetch packages:",
     ] {
-        assert!(err.contains(told), "{told}: {err}");
+        assert!(err.contains(message), "{message}: {err}");
     }
     assert_eq!(fake.captured().len(), 4);
 }

@@ -6,9 +6,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::Home;
-use crate::drafts::{Client, project};
+use crate::drafts::{StdioMcpClient, project};
 
-/// A project with tests of a small module, and the verification of its changes.
+/// A project with a small module, its tests, and a contract that runs them to verify changes.
 fn with_tests(runner: &str) -> Home {
     let path = "/usr/local/bin:/usr/bin:/bin";
     let home = project().set("PATH", path).set("ASSIZE_DRAFT_MAX_DELETION", "1");
@@ -32,7 +32,7 @@ fn toolchain() -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// Whether tests that need a registry must run; it fails those that cannot.
+/// Returns `installed`; panics if it is false although `ASSIZE_TEST_REQUIRE` names the registry.
 fn required(registry: &str, installed: bool) -> bool {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(
@@ -42,7 +42,7 @@ fn required(registry: &str, installed: bool) -> bool {
     installed
 }
 
-/// Puts pytest into a virtual environment of the project; `false` where there is no registry to get it from.
+/// Installs pytest into a virtual environment of the project; `false` if no registry is reachable.
 fn install_pytest(home: &Home) -> bool {
     let venv = home.work().join(".venv");
     let made = Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&venv).status().unwrap();
@@ -52,10 +52,10 @@ fn install_pytest(home: &Home) -> bool {
     required("pypi", installed.success())
 }
 
-/// Puts a package of Node.js into the project's `node_modules`; `false` where there is no registry to get it from.
+/// Installs a Node.js package into the project's `node_modules`; `false` if no registry is reachable.
 fn install_node_package(home: &Home, package: &str) -> bool {
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
-    if !kept.exists() {
+    let cached = Path::new(env!("CARGO_TARGET_TMPDIR")).join(package);
+    if !cached.exists() {
         let new = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let install = ["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts"];
         let ran = Command::new("npm").args(install).arg(package).current_dir(&new).output();
@@ -63,23 +63,23 @@ fn install_node_package(home: &Home, package: &str) -> bool {
         if !required("npm", installed) {
             return false;
         }
-        // Another process may have been faster.
-        let _ = std::fs::rename(new.path(), &kept);
+        // Another process may have created the folder first.
+        let _ = std::fs::rename(new.path(), &cached);
     }
     let copied = Command::new("cp")
         .arg("-R")
-        .args([kept.join("node_modules"), home.work().join("node_modules")])
+        .args([cached.join("node_modules"), home.work().join("node_modules")])
         .status();
     copied.unwrap().success()
 }
 
-/// Tries changes of the corpus with a runner: all of them in a full run, otherwise every third, or the first two with a runner
-/// that is slow to start.
-fn try_all(runner: &str, home: &Home) {
+/// Submits forged changes from the corpus for a test runner and checks the gate's decisions. A full run submits all of
+/// them; otherwise every third, or the first two if the runner is slow to start.
+fn submit_forgeries(runner: &str, home: &Home) {
     let all = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let slow = ["jest", "vitest", "cargo", "go"].contains(&runner);
     let sampled = |index: usize| if slow { index < 2 } else { index.is_multiple_of(3) };
-    let mut client = Client::start(home, &["--isolation", "jail"]);
+    let mut client = StdioMcpClient::start(home, &["--isolation", "jail"]);
     let cases = assize_gate::corpus::forgeries().unwrap();
     let cases = cases.into_iter().filter(|case| case.runners.contains(&runner));
     for (index, case) in cases.enumerate().filter(|(index, _)| all || sampled(*index)) {
@@ -89,7 +89,7 @@ fn try_all(runner: &str, home: &Home) {
         while submitted["verdict"] == "pending" {
             submitted = client.submit_again(case.path, &task);
         }
-        // What is missed is a known gap.
+        // The corpus marks known gaps of the gate as `missed`: the gate accepts them.
         let verdict = if case.verdict == "missed" { "accepted" } else { case.verdict };
         assert_eq!(submitted["verdict"], verdict, "{runner}: {title}: {submitted}");
         let evidence = submitted["verified"]["evidence"].as_str().unwrap();
@@ -109,8 +109,8 @@ fn try_all(runner: &str, home: &Home) {
     client.end();
 }
 
-impl Client {
-    /// Asks once more for the verdict on a draft, and waits for it as long as the server does.
+impl StdioMcpClient {
+    /// Submits the same draft again, which waits for the pending decision.
     fn submit_again(&mut self, path: &str, task: &str) -> Value {
         let name = path.rsplit('/').next().unwrap();
         let draft = format!("_handoff/drafts/{name}.{task}.draft");
@@ -122,27 +122,27 @@ impl Client {
 
 #[test]
 fn forged_unittest_results_escalate() {
-    try_all("unittest", &with_tests("unittest"));
+    submit_forgeries("unittest", &with_tests("unittest"));
 }
 
 #[test]
 fn forged_pytest_results_escalate() {
     let home = with_tests("pytest");
     if install_pytest(&home) {
-        try_all("pytest", &home);
+        submit_forgeries("pytest", &home);
     }
 }
 
 #[test]
 fn forged_node_test_results_escalate() {
-    try_all("node", &with_tests("node"));
+    submit_forgeries("node", &with_tests("node"));
 }
 
 #[test]
 fn forged_jest_results_escalate() {
     let home = with_tests("jest");
     if install_node_package(&home, "jest@30.0.5") {
-        try_all("jest", &home);
+        submit_forgeries("jest", &home);
     }
 }
 
@@ -150,32 +150,32 @@ fn forged_jest_results_escalate() {
 fn forged_vitest_results_escalate() {
     let home = with_tests("vitest");
     if install_node_package(&home, "vitest@3.2.4") {
-        try_all("vitest", &home);
+        submit_forgeries("vitest", &home);
     }
 }
 
 #[test]
 fn forged_cargo_test_results_escalate() {
-    try_all("cargo", &with_tests("cargo"));
+    submit_forgeries("cargo", &with_tests("cargo"));
 }
 
 #[test]
 fn forged_go_test_results_escalate() {
     if required("go", Path::new("/usr/bin/go").exists()) {
-        try_all("go", &with_tests("go"));
+        submit_forgeries("go", &with_tests("go"));
     }
 }
 
 #[test]
-fn verdict_of_an_unknown_command_rests_on_its_exit_code() {
+fn unknown_test_command_is_judged_by_its_exit_code_alone() {
     let home = with_tests("unittest");
     let contract = r#"{"version": 1, "verify": {"command": "python3 -m unittest discover -s tests -t . && true"}}"#;
     home.write("_handoff/TASK_CONTRACT.json", contract);
-    let mut client = Client::start(&home, &["--isolation", "jail"]);
+    let mut client = StdioMcpClient::start(&home, &["--isolation", "jail"]);
     let text = "def add(a, b):\n    return b + a\n\n\ndef half(a):\n    return a / 2\n";
     let submitted = client.propose("src/calc.py", "t1", text);
     client.end();
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
     let evidence = submitted["verified"]["evidence"].as_str().unwrap();
-    assert!(evidence.starts_with("only the exit code was seen"), "{evidence}");
+    assert!(evidence.starts_with("only the exit code was checked"), "{evidence}");
 }

@@ -1,18 +1,18 @@
-//! `assize attack --gate`: the scorecard of the gate, and that it can fail.
+//! `assize attack --gate`: the gate's scorecard, including settings with which it must fail.
 
 use serde_json::Value;
 
 use crate::exec::home;
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
-/// The scorecard of the cases with this in their names, and the exit code.
+/// Exit code and scorecard of the cases whose name contains `only`.
 fn scorecard(home: &Home, only: &str) -> (i32, Value) {
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", only, "--json"]);
     (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}")))
 }
 
-/// A count of all classes together.
+/// A total over all classes.
 fn count(card: &Value, name: &str) -> u64 {
     card["count"][name].as_u64().unwrap()
 }
@@ -23,9 +23,9 @@ fn with_programs() -> Home {
 }
 
 #[test]
-fn gate_scorecard_stops_hostile_cases_and_lets_controls_pass() {
+fn gate_stops_all_hostile_cases_and_accepts_all_controls() {
     let home = with_programs();
-    // A part of every list; all of them in a full run.
+    // A sample of every corpus; all cases in a full run.
     let full = std::env::var_os("ASSIZE_TEST_FULL").is_some();
     let some = ["/files.txt:38", "secrets/", "hidden/", "paths/", "forged/unittest:1"];
     let parts: &[&str] = if full { &["/"] } else { &some };
@@ -48,7 +48,7 @@ fn gate_scorecard_stops_hostile_cases_and_lets_controls_pass() {
 }
 
 #[test]
-fn gate_scorecard_shows_what_a_looser_setting_lets_through() {
+fn gate_scorecard_reports_cases_that_a_looser_setting_lets_through() {
     let home = with_programs().set("ASSIZE_DRAFT_READABLE", "**");
     for only in ["workers/files.txt:31", "files/files.txt:31"] {
         let (code, card) = scorecard(&home, only);
@@ -56,7 +56,7 @@ fn gate_scorecard_shows_what_a_looser_setting_lets_through() {
         assert!(count(&card, "got_through") > 0, "{card}");
         assert_eq!(count(&card, "held_up"), 0, "{card}");
     }
-    let Ran { out, err, .. } =
+    let CommandOutput { out, err, .. } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", "workers/files.txt:31"]);
     assert!(out.contains("✗ secrets handed to workers"), "{out}");
     assert!(out.contains("GOT THROUGH    workers/files.txt:31"), "{out}");
@@ -64,18 +64,18 @@ fn gate_scorecard_shows_what_a_looser_setting_lets_through() {
 }
 
 #[test]
-fn gate_scorecard_shows_controls_that_a_stricter_setting_stops() {
+fn gate_scorecard_reports_controls_that_a_stricter_setting_stops() {
     let home = with_programs().set("ASSIZE_DRAFT_PROTECTED", "src/");
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run(&["attack", "--gate", "--isolation", "jail", "--only", "files/"]);
     assert_eq!(code, 1, "{out}{err}");
-    assert!(out.contains("? files that run by themselves"), "{out}");
+    assert!(out.contains("? files that run automatically"), "{out}");
     assert!(out.contains("controls stopped") && out.contains("CONTROL        files/"), "{out}");
     assert!(err.contains("harmless cases"), "{err}");
 }
 
 #[test]
-fn gate_scorecard_names_unknown_cases_and_unavailable_sandboxes() {
+fn unknown_cases_and_unavailable_sandboxes_fail_the_gate_attack() {
     let home = with_programs();
     assert_eq!(home.run(&["attack", "--gate", "--only", "no such case"]).code, 2);
     assert_eq!(home.run(&["attack", "--gate", "--isolation", "cellar"]).code, 2);

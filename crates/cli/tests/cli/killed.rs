@@ -1,21 +1,21 @@
-//! Debates that are killed, for real: no finished call is ever paid for twice, and calls under way count as spent.
+//! Debates whose process is killed: finished calls are never repeated, and calls in flight count as spent.
 
-#![expect(clippy::print_stderr, reason = "the figures are part of the proof")]
+#![expect(clippy::print_stderr, reason = "the test prints its figures")]
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::Value;
 
 use crate::debate::{answer, home, id_of, only_run};
-use crate::serve::Serving;
-use crate::{Home, Ran};
+use crate::serve::TestServer;
+use crate::{CommandOutput, Home};
 
-/// The numbers of the answers that are in the journal of the one run there is.
+/// Numbers of the answers in the journal of a run.
 fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
-    let Ran { code, out, err } = home.run(&["runs", "export", id]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
     let export: serde_json::Value = serde_json::from_str(&out).unwrap();
     let records = export["records"].as_array().unwrap();
@@ -28,9 +28,9 @@ fn recorded(home: &Home, id: &str) -> BTreeSet<usize> {
         .collect()
 }
 
-/// What the records of a run say was lost before its last epoch.
+/// Last record of a run about lost calls: those in flight when an earlier process was killed.
 fn lost(home: &Home, id: &str) -> Option<Value> {
-    let Ran { code, out, err } = home.run(&["runs", "export", id]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "export", id]);
     assert_eq!(code, 0, "{err}");
     let export: Value = serde_json::from_str(&out).unwrap();
     let records = export["records"].as_array().unwrap();
@@ -43,16 +43,16 @@ fn runs(home: &Home) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_debate_killed_at_any_moment_pays_for_no_finished_call_twice() {
+fn debate_killed_at_random_moments_repeats_no_finished_call() {
     let kills: usize =
         std::env::var("ASSIZE_TEST_KILLS").map_or(20, |count| count.parse().unwrap());
     let mut dice = fastrand::Rng::with_seed(0x5eed);
     let (mut killed, mut debates, mut in_flight, mut finished_again) = (0, 0, 0, 0);
     let mut counted_as_lost = 0;
     while killed < kills {
-        let fake = FakeProvider::answering(Kind::Anthropic, answer);
+        let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
         let home = home(&fake);
-        // How long an undisturbed one takes on this machine, in a store of its own.
+        // Measure how long an undisturbed debate takes on this machine, in a separate store.
         let elsewhere = home.work().join("elsewhere.db");
         let mut undisturbed = home.command(&["debate", "MOVE.md", "--quiet"]);
         undisturbed.env("ASSIZE_STORE_PATH", &elsewhere);
@@ -75,7 +75,7 @@ fn a_debate_killed_at_any_moment_pays_for_no_finished_call_twice() {
             let moment = whole.mul_f64(dice.f64());
             if killed < kills {
                 std::thread::sleep(moment.max(Duration::from_micros(100)));
-                // It may have come to its end by then.
+                // The process may have exited by then.
                 child.kill().unwrap();
             }
             let output = child.wait_with_output().unwrap();
@@ -91,7 +91,7 @@ fn a_debate_killed_at_any_moment_pays_for_no_finished_call_twice() {
             assert!(output.status.code().is_none(), "not killed but failed: {err}");
             killed += 1;
             if let Some(run) = runs(&home).first() {
-                // It had written its last word, and not yet said it.
+                // The kill came after the verdict was stored and before it was printed.
                 if run["status"] == "done" {
                     break;
                 }
@@ -102,47 +102,48 @@ fn a_debate_killed_at_any_moment_pays_for_no_finished_call_twice() {
         }
         let run = &runs(&home)[0];
         assert_eq!((&run["status"], &run["result"]["total_score"]), (&"done".into(), &90.into()));
-        // Every call was made once, but for those in flight when the process died.
-        let mut asked: HashMap<String, usize> = HashMap::new();
+        // Only calls in flight when the process died were made twice.
+        let mut calls: HashMap<String, usize> = HashMap::new();
         for request in &fake.captured()[offset..] {
-            *asked.entry(request.body.to_string()).or_default() += 1;
+            *calls.entry(request.body.to_string()).or_default() += 1;
         }
-        let again = asked.values().map(|count| count - 1).sum::<usize>();
+        let again = calls.values().map(|count| count - 1).sum::<usize>();
         in_flight += again;
-        // Nothing is told twice, either.
-        let Ran { out, .. } = home.run(&["runs", "show", &id_of(run), "--events", "--json"]);
+        // No event is duplicated, either.
+        let CommandOutput { out, .. } =
+            home.run(&["runs", "show", &id_of(run), "--events", "--json"]);
         let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
-        let told: Vec<String> = shown["events"]
+        let events: Vec<String> = shown["events"]
             .as_array()
             .unwrap()
             .iter()
             .map(|event| format!("{} {}", event["name"], event["payload"]))
             .collect();
-        let (losses, told): (Vec<String>, Vec<String>) =
-            told.into_iter().partition(|told| told.starts_with("\"calls_lost\" "));
-        let different: HashSet<&String> = told.iter().collect();
-        assert_eq!((told.len(), different.len()), (60, 60));
-        // A call that was noted and did not reach the provider before the kill is lost, too.
+        let (losses, events): (Vec<String>, Vec<String>) =
+            events.into_iter().partition(|event| event.starts_with("\"calls_lost\" "));
+        let different: HashSet<&String> = events.iter().collect();
+        assert_eq!((events.len(), different.len()), (60, 60));
+        // A call that was recorded but did not reach the provider before the kill counts as lost, too.
         let lost = lost(&home, &id_of(run)).map_or(0, |lost| lost["calls"].as_u64().unwrap());
         assert!(lost as usize >= again, "{lost} {again} {losses:?}");
         counted_as_lost += lost;
     }
     eprintln!(
-        "{killed} kills in {debates} debates: {finished_again} finished calls asked again, \
-         {in_flight} that were in flight, {counted_as_lost} counted as lost"
+        "{killed} kills in {debates} debates: {finished_again} finished calls repeated, \
+         {in_flight} calls in flight repeated, {counted_as_lost} counted as lost"
     );
     assert_eq!(finished_again, 0);
 }
 
-/// A provider whose first request gets no answer.
-fn silent_at_first() -> FakeProvider {
-    FakeProvider::answering(Kind::Anthropic, |number, request| match number {
-        0 => Reply::Hang,
+/// A provider that never answers its first request.
+fn hanging_at_first() -> FakeProvider {
+    FakeProvider::answering(FakeKind::Anthropic, |number, request| match number {
+        0 => FakeReply::Hang,
         number => answer(number, request),
     })
 }
 
-/// Starts a debate, and kills it while its first call is under way.
+/// Starts a debate and kills it during its first call; returns the id of the run.
 fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> String {
     let mut debate = home.command(&[&["debate", "MOVE.md", "--quiet"], more].concat());
     let mut child = debate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -153,38 +154,38 @@ fn kill_at_the_first_call(fake: &FakeProvider, home: &Home, more: &[&str]) -> St
 }
 
 #[test]
-fn killed_run_counts_its_call_under_way_against_its_budget() {
-    let fake = silent_at_first();
+fn killed_run_counts_its_call_in_flight_against_its_budget() {
+    let fake = hanging_at_first();
     let home = home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &[]);
     assert_eq!(home.run(&["debate", "--resume", &run, "--quiet"]).code, 0);
     let worst = lost(&home, &run).unwrap();
     let tokens = worst["tokens"].as_u64().unwrap();
     assert!(worst["calls"] == 1 && tokens > 4096 && worst["cost"].as_u64() > Some(0), "{worst}");
-    // With a budget for that call alone, nothing is left after the kill.
-    let fake = silent_at_first();
+    // A budget for that one call is used up after the kill.
+    let fake = hanging_at_first();
     let home = crate::debate::home(&fake);
     let run = kill_at_the_first_call(&fake, &home, &["--max-tokens", &tokens.to_string()]);
-    let Ran { code, err, .. } = home.run(&["debate", "--resume", &run]);
+    let CommandOutput { code, err, .. } = home.run(&["debate", "--resume", &run]);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
     let grouped = format!("{},{:03}", tokens / 1000, tokens % 1000);
-    assert!(err.contains(&format!("spent on it before: {grouped} tokens, ")), "{err}");
-    // A larger budget lets it go on, and the call stays lost however often it is resumed.
+    assert!(err.contains(&format!("spent on this run before: {grouped} tokens, ")), "{err}");
+    // With a larger budget the run resumes, and the call still counts as lost, once.
     let resumed = home.run(&["debate", "--resume", &run, "--max-tokens", "9999999", "--quiet"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert_eq!(lost(&home, &run), Some(worst));
 }
 
 #[test]
-fn killed_server_reports_its_calls_under_way_as_lost() {
-    let fake = silent_at_first();
+fn killed_server_reports_its_calls_in_flight_as_lost() {
+    let fake = hanging_at_first();
     let home = home(&fake).set("PATH", "/usr/local/bin:/usr/bin:/bin");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(crate::serve::debate());
     fake.wait_for_requests(1);
     serving.kill();
     // The server resumes the run when it starts again.
-    let serving = Serving::start(&home, &[]);
-    let ended = serving.end_of(&run);
+    let serving = TestServer::start(&home, &[]);
+    let ended = serving.wait_for_end(&run);
     assert_eq!((&ended["status"], &ended["spent"]["lost_calls"]), (&"done".into(), &1.into()));
 }

@@ -1,15 +1,17 @@
-//! The built binary, as a user meets it: its words, its exit codes, what it sends.
+//! Tests of the built binary: its output, its exit codes and the requests it sends.
 
-#![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod anchor;
 mod architecture;
 mod ask;
+mod backends;
 mod cluster;
 mod codes;
 mod consult;
 mod debate;
 mod delegated;
+mod docs;
 mod drafts;
 mod eval;
 mod exec;
@@ -18,9 +20,8 @@ mod files;
 mod forged;
 mod gate_attack;
 mod killed;
-mod machines;
 mod mcp;
-mod readme;
+mod microvms;
 mod rollback;
 mod run;
 mod runs;
@@ -29,7 +30,7 @@ mod serve;
 mod settings;
 mod trust;
 mod verify_python;
-mod walls;
+mod words;
 mod work;
 
 use std::fs;
@@ -37,16 +38,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use assize_testkit::{FakeProvider, Kind};
+use assize_testkit::{FakeKind, FakeProvider};
 
-/// A home and a working folder of its own, and nothing of the real environment.
+/// Folder of the project.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Temporary home and working folder for one test, without the variables of the real environment.
 struct Home {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// What a run of the binary came to.
-struct Ran {
+/// Exit code and output of one run of the binary.
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
@@ -56,7 +62,7 @@ impl Home {
     fn new() -> Home {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("work")).unwrap();
-        // Nobody answers where Ollama would be.
+        // An address that refuses connections, so that no real Ollama is found.
         Home { folder, variables: vec![] }.set("OLLAMA_HOST", "127.0.0.1:9")
     }
 
@@ -66,15 +72,15 @@ impl Home {
         self
     }
 
-    /// A home in which this fake is the provider.
-    fn with(kind: Kind, fake: &FakeProvider) -> Home {
+    /// A home that is configured to use `fake` as its provider.
+    fn with(kind: FakeKind, fake: &FakeProvider) -> Home {
         let (key, url) = match kind {
-            Kind::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-            Kind::OpenAi => ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-            Kind::Google => ("GEMINI_API_KEY", "GEMINI_BASE_URL"),
-            Kind::Groq => ("GROQ_API_KEY", "GROQ_BASE_URL"),
-            Kind::OpenRouter => ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
-            Kind::Ollama => ("OLLAMA_API_KEY", "OLLAMA_HOST"),
+            FakeKind::Anthropic => ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+            FakeKind::OpenAi => ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            FakeKind::Google => ("GEMINI_API_KEY", "GEMINI_BASE_URL"),
+            FakeKind::Groq => ("GROQ_API_KEY", "GROQ_BASE_URL"),
+            FakeKind::OpenRouter => ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
+            FakeKind::Ollama => ("OLLAMA_API_KEY", "OLLAMA_HOST"),
         };
         Home::new().set(key, fake.key()).set(url, fake.base_url())
     }
@@ -83,7 +89,7 @@ impl Home {
         self.folder.path().join("work")
     }
 
-    /// Where runs are kept.
+    /// Path of the SQLite store.
     fn store(&self) -> PathBuf {
         self.folder.path().join(".local/state/assize/store.db")
     }
@@ -103,23 +109,24 @@ impl Home {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    fn run(&self, args: &[&str]) -> CommandOutput {
         ran(self.command(args).output().unwrap(), self.folder.path())
     }
 
-    fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
+    fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
-        // A command that does not want all of it closes the pipe.
+        // A command that does not read all of its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(input);
         ran(child.wait_with_output().unwrap(), self.folder.path())
     }
 }
 
-fn ran(output: Output, home: &Path) -> Ran {
+/// Exit code and output of a finished process, with the path of the home replaced by `~`.
+fn ran(output: Output, home: &Path) -> CommandOutput {
     let text = |bytes: Vec<u8>| {
         String::from_utf8(bytes).unwrap().replace(&home.display().to_string(), "~")
     };
-    Ran {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(output.stdout),
         err: text(output.stderr),

@@ -1,19 +1,18 @@
-//! The Model Context Protocol over standard input and output, from the built binary: errors, declared capabilities and
-//! ids of requests.
+//! `assize mcp` over standard input and output: errors, declared capabilities and request ids.
 
 use serde_json::{Value, json};
 
-use crate::drafts::{Client, project};
+use crate::drafts::{StdioMcpClient, project};
 use crate::exec;
 
-/// Tool sets of `assize mcp`, each as its arguments.
+/// Arguments that select each of the two tool sets.
 const TOOL_SETS: [&[&str]; 2] = [&["--workspace", "."], &["--tools", "code"]];
 
 #[test]
 fn unknown_tool_is_an_invalid_params_error() {
     let home = project();
     for (tools, known) in TOOL_SETS.into_iter().zip(["ollama_submit_draft", "run_code"]) {
-        let mut client = Client::with(&home, tools);
+        let mut client = StdioMcpClient::with(&home, tools);
         let answer = client.answer("tools/call", json!({"name": "rm", "arguments": {}}));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         let message = answer["error"]["message"].as_str().unwrap();
@@ -23,12 +22,12 @@ fn unknown_tool_is_an_invalid_params_error() {
 }
 
 #[test]
-fn undeclared_methods_are_method_not_found() {
+fn undeclared_methods_return_method_not_found() {
     let home = project();
     let reference = json!({"type": "ref/prompt", "name": "x"});
     let argument = json!({"name": "x", "value": "y"});
     for tools in TOOL_SETS {
-        let mut client = Client::with(&home, tools);
+        let mut client = StdioMcpClient::with(&home, tools);
         for (method, params) in [
             ("prompts/list", json!({})),
             ("prompts/get", json!({"name": "x"})),
@@ -48,11 +47,11 @@ fn undeclared_methods_are_method_not_found() {
 }
 
 #[test]
-fn submit_draft_alone_declares_itself_destructive() {
+fn only_submit_draft_is_annotated_as_destructive() {
     let home = project();
     let mut destructive = Vec::new();
     for tools in TOOL_SETS {
-        let mut client = Client::with(&home, tools);
+        let mut client = StdioMcpClient::with(&home, tools);
         let listed = client.answer("tools/list", json!({}));
         for tool in listed["result"]["tools"].as_array().unwrap() {
             if tool["annotations"]["destructiveHint"] == true {
@@ -75,30 +74,31 @@ fn run_code(id: &Value, code: &str) -> String {
     .to_string()
 }
 
-/// A program that runs until it is stopped.
+/// A program that runs until it is killed.
 const ENDLESS: &str = "import signal\nprint('first', flush=True)\nsignal.pause()";
 
+/// Asserts that a request was refused because its id is in flight.
 fn assert_refused(answer: &Value, id: &Value) {
     assert_eq!((&answer["id"], &answer["error"]["code"]), (id, &json!(-32600)), "{answer}");
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("in flight") && message.contains("id of its own"), "{answer}");
+    assert!(message.contains("in flight") && message.contains("a unique id"), "{answer}");
 }
 
 #[test]
-fn request_id_in_flight_is_an_invalid_request_error() {
+fn reused_id_of_a_request_in_flight_is_an_invalid_request_error() {
     let home = exec::home();
-    let mut client = Client::with(&home, &["--tools", "code"]);
+    let mut client = StdioMcpClient::with(&home, &["--tools", "code"]);
     for id in [json!(7), json!("seven")] {
-        // It is stopped by its time limit, and in flight until then.
-        client.say(&run_code(&id, ENDLESS));
-        client.say(&run_code(&id, "print('second')"));
+        // The program runs, and the request is in flight, until the time limit of 2 s.
+        client.send_line(&run_code(&id, ENDLESS));
+        client.send_line(&run_code(&id, "print('second')"));
         assert_refused(&client.next(), &id);
         let first = client.next();
         assert_eq!(first["id"], id, "{first}");
         assert_eq!(first["result"]["structuredContent"]["stdout"], "first\n", "{first}");
         assert_eq!(first["result"]["structuredContent"]["timed_out"], true, "{first}");
-        // With its response the id is free.
-        client.say(&run_code(&id, "print('second')"));
+        // After the response, the id can be used again.
+        client.send_line(&run_code(&id, "print('second')"));
         let second = client.next();
         assert_eq!(second["id"], id, "{second}");
         assert_eq!(second["result"]["structuredContent"]["stdout"], "second\n", "{second}");
@@ -107,17 +107,17 @@ fn request_id_in_flight_is_an_invalid_request_error() {
 }
 
 #[test]
-fn request_id_that_was_cancelled_is_an_invalid_request_error() {
+fn reused_id_of_a_cancelled_request_is_an_invalid_request_error() {
     let home = exec::home();
-    let mut client = Client::with(&home, &["--tools", "code"]);
+    let mut client = StdioMcpClient::with(&home, &["--tools", "code"]);
     let id = json!(7);
-    client.say(&run_code(&id, ENDLESS));
+    client.send_line(&run_code(&id, ENDLESS));
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
                            "params": {"requestId": id}});
-    client.say(&cancelled.to_string());
-    client.say(&run_code(&id, "print('second')"));
+    client.send_line(&cancelled.to_string());
+    client.send_line(&run_code(&id, "print('second')"));
     assert_refused(&client.next(), &id);
-    client.say(&run_code(&json!(8), "print('third')"));
+    client.send_line(&run_code(&json!(8), "print('third')"));
     let third = client.next();
     assert_eq!(third["id"], 8, "{third}");
     assert_eq!(third["result"]["structuredContent"]["stdout"], "third\n", "{third}");
@@ -125,13 +125,13 @@ fn request_id_that_was_cancelled_is_an_invalid_request_error() {
 }
 
 #[test]
-fn linked_workspace_takes_paths_through_its_link_and_refuses_urls_and_spellings_of_git() {
+fn symlinked_workspace_accepts_its_paths_and_refuses_urls_and_git_files() {
     let home = project();
     home.write(".git/config", "[core]\n");
     let link = home.folder.path().join("link");
     std::os::unix::fs::symlink(home.work(), &link).unwrap();
     let link = link.display().to_string();
-    let mut client = Client::with(&home, &["--workspace", &link]);
+    let mut client = StdioMcpClient::with(&home, &["--workspace", &link]);
     let mut request = |path: &str| {
         client.call("ollama_request_draft", json!({"source_path": path, "task_id": "t"}))
     };

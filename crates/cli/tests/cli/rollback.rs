@@ -1,8 +1,9 @@
-//! The draft tools switched off: text mode still proposes patches, and a user decides on each.
+//! Draft tools that are switched off: text mode still proposes patches, and the user decides on each. Also conflicts
+//! and cleanup of drafts.
 
 use serde_json::{Value, json};
 
-use crate::drafts::{Client, WATCHDOG, project};
+use crate::drafts::{StdioMcpClient, WATCHDOG, project};
 
 const TASK: &str = "Add --version flag to watchdog.py";
 
@@ -19,15 +20,15 @@ fn text_mode_proposes_a_patch_while_the_tools_are_off() {
     assert!(patch.starts_with("--- a/src/watchdog.py\n+++ b/src/watchdog.py\n"), "{patch}");
     assert!(patch.contains("+if \"--version\" in sys.argv[1:]:"), "{patch}");
 
-    // The patch is kept with the run.
+    // The patch is stored with the run.
     let run = worked["run"].as_str().unwrap();
     let shown = home.run(&["runs", "show", run]);
     assert!(shown.out.contains("+if \"--version\" in sys.argv[1:]:"), "{}", shown.out);
-    let taken = home.run(&["runs", "files", run, "--out", "taken"]);
-    assert_eq!(taken.code, 0, "{}", taken.err);
-    assert_eq!(home.text("taken/proposed.patch"), patch);
+    let copied = home.run(&["runs", "files", run, "--out", "copied"]);
+    assert_eq!(copied.code, 0, "{}", copied.err);
+    assert_eq!(home.text("copied/proposed.patch"), patch);
 
-    // Switching the tools on applies nothing by itself; accepting does, also while they are off.
+    // Switching the tools on applies nothing. Accepting does, even while they are off.
     let number =
         worked["submissions"].as_array().unwrap().last().unwrap()["submission"].to_string();
     let on = home.run(&["drafts", "on"]);
@@ -41,14 +42,14 @@ fn text_mode_proposes_a_patch_while_the_tools_are_off() {
 }
 
 #[test]
-fn modes_while_the_tools_are_off() {
+fn work_with_the_tools_off_refuses_tools_mode_and_escalates_in_auto_mode() {
     let home = project();
     home.run(&["drafts", "off"]);
     let refused = home.run(&["work", TASK]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.contains("the draft tools are off in this workspace"), "{}", refused.err);
     assert!(refused.err.contains("`--mode text`"), "{}", refused.err);
-    // Automatic mode begins with text; even where no reviewer is asked otherwise, one is.
+    // Auto mode uses text mode, and escalates even with `--review never`.
     let ran = home.run(&["work", TASK, "--mode", "auto", "--review", "never"]);
     assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("[off]") && ran.out.contains("+VERSION = \"1.0.0\""), "{}", ran.out);
@@ -56,18 +57,18 @@ fn modes_while_the_tools_are_off() {
 }
 
 #[test]
-fn file_changed_since_it_was_shown_is_a_conflict() {
-    use assize_testkit::{FakeProvider, Kind, Reply};
+fn file_changed_since_the_model_saw_it_is_a_conflict() {
+    use assize_testkit::{FakeKind, FakeProvider, FakeReply};
     let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
     let seen = folder.clone();
-    let fake = FakeProvider::answering(Kind::Ollama, move |_, _| {
+    let fake = FakeProvider::answering(FakeKind::Ollama, move |_, _| {
         // The user edits the file while the model answers.
         let mine = format!("{WATCHDOG}# mine\n");
         std::fs::write(seen.get().unwrap().join("src/watchdog.py"), mine).unwrap();
         let content = format!("{WATCHDOG}# the model's\n");
-        Reply::text(format!("Here.\n\nFILE: src/watchdog.py\n```python\n{content}```\n"))
+        FakeReply::text(format!("Here.\n\nFILE: src/watchdog.py\n```python\n{content}```\n"))
     });
-    let home = crate::Home::with(Kind::Ollama, &fake);
+    let home = crate::Home::with(FakeKind::Ollama, &fake);
     home.write("src/watchdog.py", WATCHDOG);
     folder.set(home.work()).unwrap();
     let ran = home.run(&["work", "Change watchdog.py", "--provider", "ollama", "--mode", "text"]);
@@ -77,21 +78,21 @@ fn file_changed_since_it_was_shown_is_a_conflict() {
 }
 
 #[test]
-fn file_created_or_deleted_since_it_was_shown_is_a_conflict() {
-    use assize_testkit::{FakeProvider, Kind, Reply};
+fn file_created_or_deleted_since_the_model_saw_it_is_a_conflict() {
+    use assize_testkit::{FakeKind, FakeProvider, FakeReply};
     let folder = std::sync::Arc::new(std::sync::OnceLock::<std::path::PathBuf>::new());
     let seen = folder.clone();
-    let fake = FakeProvider::answering(Kind::Ollama, move |_, _| {
+    let fake = FakeProvider::answering(FakeKind::Ollama, move |_, _| {
         // The user deletes one file and creates the other while the model answers.
         let folder = seen.get().unwrap();
         std::fs::remove_file(folder.join("src/watchdog.py")).unwrap();
         std::fs::write(folder.join("new.py"), "mine = 1\n").unwrap();
-        Reply::text(format!(
+        FakeReply::text(format!(
             "Here.\n\nFILE: ./src/watchdog.py\n```python\n{WATCHDOG}# end\n```\n\n\
              FILE: new.py\n```python\nx = 1\n```\n"
         ))
     });
-    let home = crate::Home::with(Kind::Ollama, &fake);
+    let home = crate::Home::with(FakeKind::Ollama, &fake);
     home.write("src/watchdog.py", WATCHDOG);
     folder.set(home.work()).unwrap();
     let mut args = vec!["work", "Change it", "--provider", "ollama", "--mode", "text", "--json"];
@@ -109,7 +110,7 @@ fn file_created_or_deleted_since_it_was_shown_is_a_conflict() {
 #[test]
 fn clean_all_empties_the_drafts_folder() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let waiting = client.propose(".github/workflows/ci.yml", "t1", "on: push\n");
     assert_eq!((&waiting["verdict"], &waiting["submission"]), (&json!("escalated"), &json!(1)));
     let open = json!({"source_path": "src/watchdog.py", "task_id": "t2"});
@@ -142,7 +143,7 @@ fn clean_all_empties_the_drafts_folder() {
 #[test]
 fn refused_path_is_logged_as_a_security_error() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let outside = json!({"source_path": "../../etc/passwd\u{1b}[2J", "task_id": "t1"});
     client.call("ollama_request_draft", outside).unwrap_err();
     let ended = client.end();
@@ -155,13 +156,13 @@ fn refused_path_is_logged_as_a_security_error() {
 #[test]
 fn submissions_are_numbered_from_one_in_each_workspace() {
     let home = project();
-    let mut client = Client::start(&home, &[]);
+    let mut client = StdioMcpClient::start(&home, &[]);
     let mut content = WATCHDOG.to_owned();
     for number in 1..=3 {
         content.push_str("# more\n");
         let submitted = client.propose("src/watchdog.py", "t1", &content);
         assert_eq!(submitted["submission"], number, "{submitted}");
-        // A worker's name for it still finds it.
+        // The message id that the agent gets also finds the submission.
         let message = submitted["message_id"].as_str().unwrap().to_owned();
         let shown = home.run(&["gate", "show", &message, "--json"]);
         let shown: Value = serde_json::from_str(&shown.out).unwrap();

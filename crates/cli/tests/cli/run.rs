@@ -1,28 +1,28 @@
-//! `assize run`: code on trial, from the built binary.
+//! `assize run` from the built binary: generate, run, criticise and retry programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use crate::exec::{home, makers, until};
-use crate::{Home, Ran};
+use crate::exec::{home, registered_makers, wait_for};
+use crate::{CommandOutput, Home};
 
 const FIBONACCI: &str = "Calculate fibonacci(10)";
 const USERS: &str = "Read data from users.json and print usernames";
 
 #[test]
-fn without_a_model_the_loop_can_be_seen() {
+fn rehearsal_model_runs_programs_and_corrects_a_failed_one() {
     let home = home();
-    let Ran { code, out, err } = home.run(&["run", FIBONACCI]);
+    let CommandOutput { code, out, err } = home.run(&["run", FIBONACCI]);
     assert_eq!((code, out.as_str()), (0, "55\n"), "{err}");
     assert!(err.contains("[rehearsal, no model was asked]"), "{err}");
     assert!(err.contains("✓ attempt 1 succeeded") && err.contains("jail (auto:"), "{err}");
 
-    // One that fails first and corrects itself.
-    let Ran { code, out, err } = home.run(&["run", USERS, "--show-code"]);
+    // A task whose first program fails and whose second succeeds.
+    let CommandOutput { code, out, err } = home.run(&["run", USERS, "--show-code"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.starts_with("users.json is not there; these are sample data:\nada\n"), "{out}");
     assert!(out.contains("import json"), "{out}");
@@ -33,16 +33,17 @@ fn without_a_model_the_loop_can_be_seen() {
     );
 
     let given = home.write("users.json", r#"[{"username": "zoe"}]"#).display().to_string();
-    let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
+    let CommandOutput { out, err, .. } = home.run(&["run", USERS, "--file", &given, "--quiet"]);
     assert_eq!((out.as_str(), err.as_str()), ("zoe\n", ""));
-    // The file is there and has other keys: the critic says so, and not that it is missing.
+    // The file exists with other keys: the critic names the missing key, not a missing file.
     for nested in [r#"{"users": ["zoe"]}"#, r#"{"users": [{"username": "zoe"}]}"#] {
         let nested = home.write("users.json", nested).display().to_string();
-        let Ran { code, out, err } = home.run(&["run", USERS, "--file", &nested, "--quiet"]);
+        let CommandOutput { code, out, err } =
+            home.run(&["run", USERS, "--file", &nested, "--quiet"]);
         assert_eq!((code, out.as_str()), (0, "zoe\n"), "{err}");
     }
     let other = home.write("users.json", r#"[{"login": "zoe"}]"#).display().to_string();
-    let Ran { out, err, .. } = home.run(&["run", USERS, "--file", &other]);
+    let CommandOutput { out, err, .. } = home.run(&["run", USERS, "--file", &other]);
     assert_eq!(out, "zoe\n", "{err}");
     assert!(
         err.contains("KeyError: 'username'")
@@ -50,55 +51,58 @@ fn without_a_model_the_loop_can_be_seen() {
         "{err}"
     );
     assert!(!err.contains("no such file"), "{err}");
-    assert_eq!(makers(&home), [] as [String; 0]);
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
 }
 
 #[test]
-fn for_any_other_task_a_provider_is_asked_for() {
+fn unknown_task_without_a_provider_exits_3_and_names_the_known_tasks() {
     let home = home();
-    let Ran { code, out, err } = home.run(&["run", "Solve chess"]);
+    let CommandOutput { code, out, err } = home.run(&["run", "Solve chess"]);
     assert_eq!((code, out.as_str()), (3, ""));
-    assert!(err.contains("by heart, in Python: \"Calculate fibonacci(10)\""), "{err}");
+    assert!(err.contains("only these Python tasks: \"Calculate fibonacci(10)\""), "{err}");
     assert!(err.contains("ANTHROPIC_API_KEY"), "{err}");
     assert_eq!(home.run(&["run", FIBONACCI, "--language", "sh"]).code, 3);
     assert!(home.run(&["runs", "list"]).err.contains("no runs"));
 }
 
 #[test]
-fn what_cannot_be_tried_is_said_before_anything_is_done() {
+fn invalid_run_arguments_fail_before_anything_is_started() {
     let home = home();
     home.write("taken.py", "");
     let long = "x".repeat(10 << 20);
-    let told = |args: &[&str], input: &[u8]| {
-        let Ran { code, err, .. } = home.run_with_input(&[&["run"], args].concat(), input);
+    let refusal = |args: &[&str], input: &[u8]| {
+        let CommandOutput { code, err, .. } =
+            home.run_with_input(&[&["run"], args].concat(), input);
         format!("{code} {}", err.trim_end())
     };
-    let told = [
-        told(&[" \n"], b""),
-        told(&["-"], b""),
-        told(&["-"], long.as_bytes()),
-        told(&["-"], b"\xff\xfe"),
-        told(&["x", "--language", "cobol"], b""),
-        told(&["taken.py"], b""),
-        told(&["x", "--expect", "/(/"], b""),
-        told(&["x", "--file", "nowhere.csv"], b""),
-        told(&["x", "--tests", "nowhere.py"], b""),
-        told(&["x", "--save", "taken.py"], b""),
-        told(&["--resume", "run-nothing"], b""),
+    let refusals = [
+        refusal(&[" \n"], b""),
+        refusal(&["-"], b""),
+        refusal(&["-"], long.as_bytes()),
+        refusal(&["-"], b"\xff\xfe"),
+        refusal(&["x", "--language", "cobol"], b""),
+        refusal(&["taken.py"], b""),
+        refusal(&["x", "--expect", "/(/"], b""),
+        refusal(&["x", "--file", "nowhere.csv"], b""),
+        refusal(&["x", "--tests", "nowhere.py"], b""),
+        refusal(&["x", "--save", "taken.py"], b""),
+        refusal(&["--resume", "run-nothing"], b""),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(refusals.join("\n"));
 }
 
-pub(crate) fn with_provider(kind: Kind, fake: &FakeProvider) -> Home {
+/// A home that uses `fake` as its provider and whose PATH contains the interpreters.
+pub(crate) fn with_provider(kind: FakeKind, fake: &FakeProvider) -> Home {
     Home::with(kind, fake).set("PATH", "/usr/local/bin:/usr/bin:/bin")
 }
 
+/// Model answer with a program.
 pub(crate) fn program(code: &str) -> Value {
     json!({"code": code, "dependencies": [], "reasoning": "so", "confidence": 0.5})
 }
 
 #[test]
-fn a_program_is_saved_and_its_files_are_taken() {
+fn run_saves_the_program_and_copies_its_output_files() {
     let home = home();
     let args = [
         "run",
@@ -109,18 +113,20 @@ fn a_program_is_saved_and_its_files_are_taken() {
         "sine.py",
         "--json",
     ];
-    let Ran { code, out, err } = home.run(&args);
+    let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!(code, 0, "{err}");
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&told["success"], &told["attempts"]), (&true.into(), &1.into()));
-    assert_eq!(told["artifacts"]["files"][0]["name"], "sine.svg");
-    assert_eq!(told["label"], "rehearsal, no model was asked");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&result["success"], &result["attempts"]), (&true.into(), &1.into()));
+    assert_eq!(result["artifacts"]["files"][0]["name"], "sine.svg");
+    assert_eq!(result["label"], "rehearsal, no model was asked");
     assert!(fs::read_to_string(home.work().join("pictures/sine.svg")).unwrap().starts_with("<svg"));
     let saved = fs::read_to_string(home.work().join("sine.py")).unwrap();
-    assert_eq!(told["code"], saved);
-    // What is kept of it shows every attempt.
-    let run = told["run"].as_str().unwrap();
-    assert!(home.run(&["runs", "list"]).out.contains("(succeeded at once, rehearsal)"));
+    assert_eq!(result["code"], saved);
+    // The stored run shows every attempt.
+    let run = result["run"].as_str().unwrap();
+    assert!(
+        home.run(&["runs", "list"]).out.contains("(succeeded at the first attempt, rehearsal)")
+    );
     let shown = home.run(&["runs", "show", run, "--transcripts", "--events"]).out;
     assert!(shown.contains("✓ attempt 1 succeeded") && shown.contains("import math"), "{shown}");
     for event in ["code_generated", "execution_started", "execution_complete", "code_finished"] {
@@ -129,21 +135,21 @@ fn a_program_is_saved_and_its_files_are_taken() {
 }
 
 #[test]
-fn tried_and_failed_has_an_exit_code_of_its_own() {
+fn run_without_a_successful_program_exits_1_and_reports_why() {
     let home = home();
     let tests = "from solution import fibonacci\ndef test_ten(): assert fibonacci(10) == 56";
     home.write("tests.py", tests);
     let args = ["run", FIBONACCI, "--tests", "tests.py", "--max-attempts", "2"];
-    let Ran { code, out, err } = home.run(&args);
+    let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("✗ attempt 2 failed: 1 of 1 tests failed"), "{err}");
-    // Which, why, and where to look.
+    // The failed test, its assertion, and where to see all programs.
     assert!(err.contains("    test_ten: assert fibonacci(10) == 56\n"), "{err}");
     assert!(err.contains("failed after 2 attempts: 1 of 1 tests failed\n"), "{err}");
     assert!(err.contains("every program and its output: `assize runs show run-"), "{err}");
     let args =
         ["run", FIBONACCI, "--expect", "56", "--max-attempts", "1", "--quiet", "--save", "x"];
-    let Ran { code, out, err } = home.run(&args);
+    let CommandOutput { code, out, err } = home.run(&args);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(
         err.starts_with("failed after 1 attempt: it printed `55`, and `56` was expected\n"),
@@ -151,18 +157,18 @@ fn tried_and_failed_has_an_exit_code_of_its_own() {
     );
     assert!(err.contains("/x` was not written: no program succeeded"), "{err}");
     let args = ["run", FIBONACCI, "--expect", "/^55$/", "--json"];
-    let told: Value = serde_json::from_str(&home.run(&args).out).unwrap();
-    assert_eq!(told["success"], true);
+    let result: Value = serde_json::from_str(&home.run(&args).out).unwrap();
+    assert_eq!(result["success"], true);
 }
 
 #[test]
-fn a_killed_run_goes_on_and_does_nothing_twice() {
+fn killed_run_resumes_without_repeating_its_first_attempt() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
-    // Killed while the critic is asked: the first program was written and run by then.
+    // Kill the process during the critic's call, after the first program was written and run.
     let mut child = home.command(&["run", USERS]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let asked = lines.find(|line| line.as_ref().unwrap().contains("asking the critic"));
-    assert!(asked.is_some());
+    let critic = lines.find(|line| line.as_ref().unwrap().contains("asking the critic"));
+    assert!(critic.is_some());
     child.kill().unwrap();
     child.wait().unwrap();
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
@@ -170,30 +176,30 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     let run = listed[0]["id"].as_str().unwrap().to_owned();
     let shown = home.run(&["runs", "show", &run]);
     assert!(shown.out.contains("✗ attempt 1 failed"), "{}", shown.out);
-    let Ran { code, out, err } = home.run(&["runs", "resume", &run]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "resume", &run]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("ada\n"), "{out}");
     assert!(
         !err.contains("attempt 1 of 3 · writing") && err.contains("attempt 2 of 3 · writing"),
         "{err}"
     );
-    // What is done cannot be taken up again.
+    // A finished run cannot be resumed.
     let again = home.run(&["runs", "resume", &run]);
     assert_eq!(again.code, 2, "{}", again.err);
-    until("the end of what it made", || makers(&home).is_empty());
+    wait_for("the cleanup of its sandboxes", || registered_makers(&home).is_empty());
 }
 
 #[test]
-fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
+fn run_killed_at_random_moments_has_same_result_and_no_duplicate_events() {
     let kills = std::env::var("ASSIZE_TEST_KILLS");
     let kills: u32 = kills.map_or(8, |count| count.parse::<u32>().unwrap() / 5);
     let mut dice = fastrand::Rng::with_seed(0x5eed);
     let mut killed = 0;
     while killed < kills {
         let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
-        // One by one, and side by side.
+        // Alternate between one candidate and two parallel ones.
         let candidates = if killed % 2 == 0 { "1" } else { "2" };
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut whole = Duration::ZERO;
         loop {
             let listed: Value =
@@ -203,8 +209,8 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
                 Some(run) => home.command(&["runs", "resume", run]),
                 None => home.command(&["run", USERS, "--candidates", candidates]),
             };
-            // As long as an undisturbed one takes here, about.
-            whole = whole.max(Duration::from_millis(300)).max(begun.elapsed() / 4);
+            // About as long as an undisturbed run takes on this machine.
+            whole = whole.max(Duration::from_millis(300)).max(start.elapsed() / 4);
             let mut child = command.spawn().unwrap();
             if killed < kills {
                 std::thread::sleep(whole.mul_f64(dice.f64()));
@@ -225,7 +231,7 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
         let names: Vec<&str> =
             events.clone().map(|event| event["name"].as_str().unwrap()).collect();
         if candidates == "2" {
-            // In whatever order, and the last of them perhaps given up.
+            // Two candidates: the events come in any order, and the last execution may be cancelled.
             let about = events.map(|event| {
                 let about = &event["payload"];
                 format!("{} {} {}", event["name"], about["attempt"], about["candidate"])
@@ -233,7 +239,7 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
             let about: Vec<String> = about.collect();
             let once: std::collections::BTreeSet<&String> = about.iter().collect();
             assert_eq!(once.len(), about.len(), "{about:?}");
-            // Whoever has won when the run goes on does not wait for one that was never written.
+            // If one candidate has succeeded before the kill, the resumed run does not generate the other.
             let tried = result["history"].as_array().unwrap().len();
             assert!((3..=4).contains(&tried), "{result}");
             continue;
@@ -247,17 +253,17 @@ fn killed_at_any_moment_it_comes_to_the_same_end_and_tells_nothing_twice() {
 }
 
 #[test]
-fn a_real_provider_is_asked_in_the_asked_shape() {
+fn run_works_with_structured_answers_of_several_providers() {
     let answers = [
         program("print(1 / 0)"),
         json!({"issues": ["division by zero"], "suggested_fixes": ["do not divide"]}),
         program("print(42)"),
     ];
-    let answers = answers.map(|answer| Reply::text(answer.to_string()));
-    for kind in [Kind::Anthropic, Kind::OpenAi, Kind::Ollama] {
+    let answers = answers.map(|answer| FakeReply::text(answer.to_string()));
+    for kind in [FakeKind::Anthropic, FakeKind::OpenAi, FakeKind::Ollama] {
         let fake = FakeProvider::scripted(kind, answers.clone());
         let home = with_provider(kind, &fake);
-        let Ran { code, out, err } = home.run(&["run", "The answer", "--expect", "42"]);
+        let CommandOutput { code, out, err } = home.run(&["run", "The answer", "--expect", "42"]);
         assert_eq!((code, out.as_str()), (0, "42\n"), "{err}");
         assert_eq!(fake.captured().len(), 3);
         assert_eq!(fake.take_complaints(), [] as [String; 0]);
@@ -266,83 +272,83 @@ fn a_real_provider_is_asked_in_the_asked_shape() {
 }
 
 #[test]
-fn a_provider_that_goes_down_in_the_middle_loses_nothing() {
+fn run_stopped_by_a_provider_error_resumes_without_repeating_calls() {
     let critique = json!({"issues": ["it exits"], "suggested_fixes": ["do not"]});
     let script = [
-        Reply::text(program("raise SystemExit(3)").to_string()),
-        Reply::status(401),
-        Reply::text(critique.to_string()),
-        Reply::text(program("print('done'); open('left', 'w')").to_string()),
+        FakeReply::text(program("raise SystemExit(3)").to_string()),
+        FakeReply::status(401),
+        FakeReply::text(critique.to_string()),
+        FakeReply::text(program("print('done'); open('left', 'w')").to_string()),
     ];
-    let fake = FakeProvider::scripted(Kind::Anthropic, script);
-    let home = with_provider(Kind::Anthropic, &fake);
-    let Ran { code, err, .. } = home.run(&["run", "Do it"]);
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, script);
+    let home = with_provider(FakeKind::Anthropic, &fake);
+    let CommandOutput { code, err, .. } = home.run(&["run", "Do it"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("go on with `assize runs resume run-"), "{err}");
+    assert!(err.contains("resume with `assize runs resume run-"), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
-    // What it leaves can be asked for only now, and is put where this is typed.
-    let Ran { code, out, err } = home.run(&["run", "--resume", run, "--out", "out"]);
+    // `--out` can be given when resuming, and is relative to the current folder.
+    let CommandOutput { code, out, err } = home.run(&["run", "--resume", run, "--out", "out"]);
     assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
     assert!(home.work().join("out/left").exists(), "{err}");
     assert_eq!(fake.captured().len(), 4);
 }
 
 #[test]
-fn what_may_be_spent_holds_when_it_goes_on() {
+fn budget_of_a_run_also_limits_the_resumed_run() {
     let script = [
-        Reply::text(program("raise SystemExit(3)").to_string()),
-        Reply::text(json!({"issues": ["it exits"], "suggested_fixes": ["do not"]}).to_string()),
-        Reply::text(program("print('done')").to_string()),
+        FakeReply::text(program("raise SystemExit(3)").to_string()),
+        FakeReply::text(json!({"issues": ["it exits"], "suggested_fixes": ["do not"]}).to_string()),
+        FakeReply::text(program("print('done')").to_string()),
     ];
-    let fake = FakeProvider::scripted(Kind::Anthropic, script);
-    let home = with_provider(Kind::Anthropic, &fake);
-    // What a call is reckoned with depends on what this machine has; it takes a little less.
-    let with = |most: &str| {
-        home.run(&["run", "Do it", "--max-output-tokens", "500", "--max-tokens", most])
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, script);
+    let home = with_provider(FakeKind::Anthropic, &fake);
+    // The reservation of a call depends on this machine, which the prompt describes; the call itself uses fewer tokens.
+    let with = |max_tokens: &str| {
+        home.run(&["run", "Do it", "--max-output-tokens", "500", "--max-tokens", max_tokens])
     };
-    let Ran { code, err, .. } = with("1");
+    let CommandOutput { code, err, .. } = with("1");
     assert_eq!((code, fake.captured().len()), (5, 0), "{err}");
-    let (_, reckoned) = err.split_once("another call of up to ").unwrap();
-    let reckoned = reckoned.split(';').next().unwrap();
-    let Ran { code, err, .. } = with(reckoned);
+    let (_, reserved) = err.split_once("another call of up to ").unwrap();
+    let reserved = reserved.split(';').next().unwrap();
+    let CommandOutput { code, err, .. } = with(reserved);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let run = listed[0]["id"].as_str().unwrap();
-    let Ran { code, err, .. } = home.run(&["runs", "resume", run]);
+    let CommandOutput { code, err, .. } = home.run(&["runs", "resume", run]);
     assert_eq!((code, fake.captured().len()), (5, 1), "{err}");
-    let Ran { code, out, err } =
+    let CommandOutput { code, out, err } =
         home.run(&["runs", "resume", run, "--max-tokens", "100000", "--quiet"]);
     assert_eq!((code, out.as_str(), err.as_str()), (0, "done\n", ""));
 }
 
 #[test]
-fn a_session_keeps_the_working_files_between_runs() {
+fn session_keeps_files_between_runs_and_allows_one_run_at_a_time() {
     let counts = "open('n', 'a').write('x'); print(len(open('n').read()))";
     let (shows, waits) = ("print(open('n').read())", "import time; time.sleep(60)");
     let answers = [counts, counts, "1 / 0", shows, waits];
     let critique = json!({"issues": [], "suggested_fixes": []}).to_string();
-    let mut script: Vec<Reply> =
-        answers.iter().map(|code| Reply::text(program(code).to_string())).collect();
-    script.insert(3, Reply::text(critique));
-    let fake = FakeProvider::scripted(Kind::Anthropic, script);
-    let home = with_provider(Kind::Anthropic, &fake);
+    let mut script: Vec<FakeReply> =
+        answers.iter().map(|code| FakeReply::text(program(code).to_string())).collect();
+    script.insert(3, FakeReply::text(critique));
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, script);
+    let home = with_provider(FakeKind::Anthropic, &fake);
     let run = |more: &[&str]| {
         home.run(&[&["run", "Count", "--session", "tally", "--max-attempts", "1"], more].concat())
     };
     assert_eq!(run(&[]).out, "1\n");
     assert_eq!(run(&[]).out, "2\n");
-    let asked = fake.captured()[1].body.to_string();
-    assert!(asked.contains("Earlier programs left these files"), "{asked}");
-    // A program that fails leaves what it found.
+    let prompt = fake.captured()[1].body.to_string();
+    assert!(prompt.contains("Earlier programs left these files"), "{prompt}");
+    // A program that fails does not change the files.
     assert_eq!(run(&[]).code, 1);
     let files = home.folder.path().join(".local/state/assize/sessions/tally/files");
     assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
-    // One that is hidden by a file that was given is there again afterwards.
+    // An input file hides the session's file of the same name for one run only.
     let given = home.write("given/n", "given").display().to_string();
     assert_eq!(run(&["--file", &given]).out, "given\n");
     assert_eq!(fs::read_to_string(files.join("n")).unwrap(), "xx");
-    // One at a time.
+    // A second run cannot use the session at the same time.
     let mut first = home.command(&["run", "Wait", "--session", "tally"]).spawn().unwrap();
     let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("running it")));

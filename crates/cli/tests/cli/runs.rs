@@ -1,16 +1,17 @@
-//! What was kept: listed, shown, exported, removed, and what a store can get wrong.
+//! `assize runs`: list, show, export, cancel and remove runs; stores that are damaged, full or read-only.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use assize_testkit::{FakeProvider, Kind};
+use assize_testkit::{FakeKind, FakeProvider};
 use serde_json::{Value, json};
 
 use crate::debate::{MOVE, answer, home, id_of, only_run};
-use crate::{Home, Ran, ran};
+use crate::{CommandOutput, Home, ran};
 
+/// A home with one finished debate of the rehearsal model.
 fn rehearsed() -> Home {
     let home = Home::new();
     home.write("MOVE.md", MOVE);
@@ -19,17 +20,17 @@ fn rehearsed() -> Home {
 }
 
 #[test]
-fn runs_are_listed_filtered_and_found_by_the_beginning_of_their_names() {
+fn runs_are_listed_filtered_and_found_by_id_prefix() {
     let home = rehearsed();
     home.write("OTHER.md", "## Close the *bakery*\n");
     assert_eq!(home.run(&["debate", "OTHER.md", "--rounds", "1"]).code, 0);
-    let Ran { out, .. } = home.run(&["runs", "list"]);
+    let CommandOutput { out, .. } = home.run(&["runs", "list"]);
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("RUN ") && lines[0].contains("STATUS"), "{out}");
     assert!(lines[1].contains("done") && lines[1].contains("Close the *bakery* ("), "{out}");
     assert!(lines[2].contains("Open a second bakery ("), "{out}");
     let count = |args: &[&str]| {
-        let Ran { out, .. } = home.run(&[&["runs", "list", "--json"], args].concat());
+        let CommandOutput { out, .. } = home.run(&[&["runs", "list", "--json"], args].concat());
         serde_json::from_str::<Vec<Value>>(&out).unwrap().len()
     };
     assert_eq!(count(&["--title", "CLOSE"]), 1);
@@ -37,28 +38,28 @@ fn runs_are_listed_filtered_and_found_by_the_beginning_of_their_names() {
     assert_eq!(count(&["--status", "done"]), 2);
     assert_eq!(count(&["--status", "stopped"]), 0);
     assert_eq!(count(&["--limit", "1"]), 1);
-    let Ran { code, out, err } = home.run(&["runs", "list", "--kind", "banana"]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "list", "--kind", "banana"]);
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
     let kinds = ["run", "eval", "debate", "consult", "work"];
     assert!(err.contains("banana") && kinds.iter().all(|kind| err.contains(kind)), "{err}");
-    let Ran { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
-    assert!(err.contains("no runs like that"), "{err}");
-    let Ran { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
+    let CommandOutput { err, .. } = home.run(&["runs", "list", "--kind", "consult"]);
+    assert!(err.contains("no matching runs"), "{err}");
+    let CommandOutput { err, .. } = home.run(&["runs", "list", "--limit", "1"]);
     assert!(err.contains("1 more; `--limit 0` shows all"), "{err}");
-    let Ran { code, err, .. } = home.run(&["runs", "show", "debate-"]);
+    let CommandOutput { code, err, .. } = home.run(&["runs", "show", "debate-"]);
     assert_eq!(code, 2);
-    assert!(err.contains("`debate-` could be any of 2 runs") && err.contains("name one of them"));
+    assert!(err.contains("`debate-` matches 2 runs") && err.contains("specify one of them"));
 }
 
 #[test]
-fn without_any_runs_nothing_is_made() {
+fn commands_without_any_runs_create_no_store() {
     let home = Home::new();
-    let Ran { code, out, err } = home.run(&["runs", "list"]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!((code, out.as_str()), (0, ""));
-    assert!(err.contains("no runs; `assize run \"Calculate fibonacci(10)\"` makes one"), "{err}");
+    assert!(err.contains("no runs; `assize run \"Calculate fibonacci(10)\"` starts one"), "{err}");
     assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
     for command in ["show", "export", "rm"] {
-        let Ran { code, err, .. } = home.run(&["runs", command, "debate-x"]);
+        let CommandOutput { code, err, .. } = home.run(&["runs", command, "debate-x"]);
         assert_eq!(code, 2);
         assert!(err.contains("there is no run `debate-x`") && err.contains("assize runs list"));
     }
@@ -66,10 +67,10 @@ fn without_any_runs_nothing_is_made() {
 }
 
 #[test]
-fn a_run_is_shown_exported_and_removed() {
+fn run_is_shown_exported_and_removed() {
     let home = rehearsed();
     let id = id_of(&only_run(&home));
-    let Ran { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
+    let CommandOutput { out, .. } = home.run(&["runs", "show", &id, "--transcripts", "--events"]);
     assert!(
         out.starts_with(&format!("{id}  Open a second bakery\nstatus            done\n")),
         "{out}"
@@ -78,29 +79,29 @@ fn a_run_is_shown_exported_and_removed() {
     assert!(out.contains("=== i1: critic and D1 (Growth Strategist)"), "{out}");
     assert!(out.contains("sandbox_scored  {\"move\":\"m1\",\"score\":"), "{out}");
 
-    let Ran { out, .. } = home.run(&["runs", "export", &id]);
+    let CommandOutput { out, .. } = home.run(&["runs", "export", &id]);
     let whole: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(whole["format"], "assize-run-1");
     assert_eq!(whole["artifacts"]["move.md"]["text"], MOVE);
     assert_eq!(whole["records"].as_array().unwrap().len(), 7 + 2);
     assert_eq!(whole["events"].as_array().unwrap().len(), 6);
     assert_eq!(whole["conversation_logs"]["i2"].as_array().unwrap().len(), 2);
-    let Ran { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
+    let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!((code, err.as_str()), (0, "wrote run.json\n"));
     assert_eq!(fs::read_to_string(home.work().join("run.json")).unwrap(), out);
-    let Ran { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
+    let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id, "-o", "run.json"]);
     assert_eq!(code, 2);
-    assert!(err.contains("`run.json` is there already"), "{err}");
+    assert!(err.contains("`run.json` already exists"), "{err}");
 
-    // One wrong name, and none is removed.
-    assert_eq!(home.run(&["runs", "rm", &id, "debate-nobody"]).code, 2);
-    let Ran { code, out, .. } = home.run(&["runs", "rm", &id, &id]);
+    // With one unknown id, no run is removed.
+    assert_eq!(home.run(&["runs", "rm", &id, "debate-unknown"]).code, 2);
+    let CommandOutput { code, out, .. } = home.run(&["runs", "rm", &id, &id]);
     assert_eq!((code, out), (0, format!("removed {id}\n")));
     assert_eq!(home.run(&["runs", "list", "--json"]).out, "[]\n");
 }
 
 #[test]
-fn a_run_is_stopped_from_another_terminal() {
+fn run_is_cancelled_from_another_process_and_resumed() {
     let home = Home::new().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
     home.write("move.md", MOVE);
     let mut child = home.command(&["debate", "move.md"]).spawn().unwrap();
@@ -109,47 +110,47 @@ fn a_run_is_stopped_from_another_terminal() {
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
     let stopped = home.run(&["runs", "cancel", "latest"]);
     assert_eq!(stopped.code, 0, "{}", stopped.err);
-    assert!(stopped.err.contains("finds out with its next step"), "{}", stopped.err);
+    assert!(stopped.err.contains("stops at its next step"), "{}", stopped.err);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let said = rest.join().unwrap().join("\n");
-    assert!(said.contains("somebody stopped it") && said.contains("--resume"), "{said}");
+    let err = rest.join().unwrap().join("\n");
+    assert!(err.contains("cancelled by a user") && err.contains("--resume"), "{err}");
     let listed = home.run(&["runs", "list", "--status", "cancelled"]);
     assert!(listed.out.contains("debate-"), "{}", listed.out);
     let again = home.run(&["runs", "cancel", "latest"]);
     assert_eq!(again.code, 2, "{}", again.err);
-    assert!(again.err.contains("it is cancelled"), "{}", again.err);
+    assert!(again.err.contains("its status is cancelled"), "{}", again.err);
     let resumed = home.run(&["runs", "resume", "latest", "--quiet"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
 }
 
 #[test]
-fn a_title_cannot_drive_the_terminal() {
+fn control_codes_in_a_title_are_not_printed() {
     let home = Home::new();
     home.write("MOVE.md", "# \u{1b}[2J\u{1b}]0;owned\u{7}A move\n");
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
     for args in [&["runs", "list"][..], &["runs", "show", "debate-"]] {
-        let Ran { out, err, .. } = home.run(args);
+        let CommandOutput { out, err, .. } = home.run(args);
         assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{out:?}");
         assert!(out.contains("A move"), "{out}");
     }
 }
 
 #[test]
-fn a_store_that_is_none_is_left_alone() {
+fn store_path_that_is_not_a_database_is_left_unchanged() {
     let home = rehearsed();
     home.write("notes.txt", "Dear diary");
     let home = home.set("ASSIZE_STORE_PATH", "notes.txt");
     for args in [&["runs", "list"][..], &["debate", "MOVE.md"]] {
-        let Ran { code, out, err } = home.run(args);
+        let CommandOutput { code, out, err } = home.run(args);
         assert_eq!((code, out.as_str()), (3, ""), "{err}");
         assert!(err.contains("notes.txt` is not a store: it is not a database"), "{err}");
-        assert!(err.contains("hint: name another file with the setting `store.path`"), "{err}");
+        assert!(err.contains("hint: set `store.path` to another file"), "{err}");
     }
     assert_eq!(fs::read_to_string(home.work().join("notes.txt")).unwrap(), "Dear diary");
 }
 
 #[test]
-fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
+fn damaged_store_and_newer_store_format_are_reported() {
     let home = rehearsed();
     let id = id_of(&only_run(&home));
     let whole = fs::read(home.store()).unwrap();
@@ -157,7 +158,7 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
     let middle = torn.len() / 2 / 4096 * 4096;
     torn[middle..].fill(0xab);
     fs::write(home.store(), torn).unwrap();
-    let Ran { code, err, .. } = home.run(&["runs", "export", &id]);
+    let CommandOutput { code, err, .. } = home.run(&["runs", "export", &id]);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("is damaged: ") && err.contains("keep a copy of the file"), "{err}");
 
@@ -165,13 +166,13 @@ fn a_store_of_the_future_and_a_damaged_one_are_recognised() {
     let db = rusqlite::Connection::open(home.store()).unwrap();
     db.pragma_update(None, "user_version", 6).unwrap();
     drop(db);
-    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("has format 6, and this version of assize knows 5"), "{err}");
+    assert!(err.contains("has format 6, but this version of assize supports 5"), "{err}");
 }
 
-/// Runs commands of a shell where disks can be made: in name spaces of their own.
-pub(crate) fn where_disks_can_be_made(home: &Home, script: &str) -> Ran {
+/// Runs a bash script in its own user and mount namespaces, where it can mount file systems.
+pub(crate) fn run_with_own_mounts(home: &Home, script: &str) -> CommandOutput {
     let binary = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
     let mut command = home.command(&[]);
     let mut shell = Command::new("unshare");
@@ -185,11 +186,11 @@ pub(crate) fn where_disks_can_be_made(home: &Home, script: &str) -> Ran {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room() {
-    let fake = FakeProvider::answering(Kind::Anthropic, answer);
+fn debate_stopped_by_a_full_disk_resumes_when_there_is_room() {
+    let fake = FakeProvider::answering(FakeKind::Anthropic, answer);
     let home = home(&fake).set("ASSIZE_STORE_PATH", "disk/store.db");
     fs::create_dir(home.work().join("disk")).unwrap();
-    let Ran { code, out, err } = where_disks_can_be_made(
+    let CommandOutput { code, out, err } = run_with_own_mounts(
         &home,
         "mount -t tmpfs -o size=190k tmpfs disk
          code=0; assize debate MOVE.md --quiet || code=$?
@@ -200,15 +201,15 @@ fn a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room() {
     );
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("first: 4") && out.contains("90 of 120"), "{out}");
-    assert!(err.contains("there is no room left for the store"), "{err}");
-    assert!(err.contains("hint: make room on the disk"), "{err}");
+    assert!(err.contains("no space left for the store"), "{err}");
+    assert!(err.contains("hint: free some disk space"), "{err}");
     // Only calls whose answers could not be written are repeated: at most the three in flight.
-    let asked = fake.captured().len();
-    assert!((61..=64).contains(&asked), "{asked} calls");
+    let calls = fake.captured().len();
+    assert!((61..=64).contains(&calls), "{calls} calls");
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_to_can_still_be_read() {
+fn runs_in_a_read_only_store_can_be_listed_and_shown() {
     let home = rehearsed();
     let id = id_of(&only_run(&home));
     let script = format!(
@@ -217,32 +218,32 @@ fn a_disk_that_cannot_be_written_to_can_still_be_read() {
          assize runs list; assize runs show {id} --transcripts
          assize debate MOVE.md"
     );
-    let Ran { code, out, err } = where_disks_can_be_made(&home, &script);
+    let CommandOutput { code, out, err } = run_with_own_mounts(&home, &script);
     assert_eq!(code, 4, "{err}");
     assert!(out.contains("Open a second bakery (") && out.contains("[Round 1] critic"), "{out}");
-    assert!(err.contains("store.db` cannot be written to"), "{err}");
+    assert!(err.contains("store.db` is not writable"), "{err}");
     assert!(err.contains("make the file and its folder writable"), "{err}");
 }
 
 #[test]
-fn a_foreign_folder_does_not_say_where_runs_are_kept() {
+fn untrusted_folder_cannot_set_the_store_path() {
     let home = Home::new();
     home.write("MOVE.md", MOVE);
     home.write("assize.toml", "[store]\npath = \"here.db\"\n");
-    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains("store.path") && err.contains("assize config trust"), "{err}");
     assert!(!home.work().join("here.db").exists());
 }
 
 #[test]
-fn settings_say_what_a_store_survives() {
+fn store_durability_setting_is_validated() {
     let home = Home::new().set("ASSIZE_STORE_DURABILITY", "power-loss");
     home.write("MOVE.md", MOVE);
     assert_eq!(home.run(&["debate", "MOVE.md", "--rounds", "1"]).code, 0);
     assert_eq!(only_run(&home)["status"], json!("done"));
     let home = home.set("ASSIZE_STORE_DURABILITY", "eternal");
-    let Ran { code, err, .. } = home.run(&["debate", "MOVE.md"]);
+    let CommandOutput { code, err, .. } = home.run(&["debate", "MOVE.md"]);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains("`process-crash`, `power-loss`"), "{err}");
 }

@@ -1,19 +1,19 @@
-//! `assize sandbox`: sandboxes that one process holds and others use.
+//! `assize sandbox`: named sandboxes that one process (the *maker*) owns and other processes use.
 
 use std::fs;
 use std::time::Duration;
 
 use assize_sandbox::jail::Jail;
-use assize_sandbox::{Key, Manager, Spec};
+use assize_sandbox::{SandboxKey, SandboxManager, SandboxSpec};
 use serde_json::Value;
 
-use crate::exec::{DAEMON, groups, home, makers, processes_with, until};
-use crate::{Home, Ran};
+use crate::exec::{DAEMON, cgroups, home, processes_with, registered_makers, wait_for};
+use crate::{CommandOutput, Home};
 
-/// Removes what a test made, however it ended.
-struct Made<'a>(&'a Home, &'a str);
+/// Removes a sandbox when the test ends, even if it fails.
+struct Cleanup<'a>(&'a Home, &'a str);
 
-impl Drop for Made<'_> {
+impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
         self.0.run(&["sandbox", "rm", self.1]);
     }
@@ -24,7 +24,7 @@ fn list(home: &Home, args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn a_sandbox_is_made_used_and_removed_by_different_processes() {
+fn named_sandbox_is_created_used_and_removed_by_different_processes() {
     let home = home();
     let made = home.run(&[
         "sandbox",
@@ -37,21 +37,17 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
         "--region",
         "here",
     ]);
-    let _made = Made(&home, "box");
+    let _cleanup = Cleanup(&home, "box");
     assert_eq!((made.code, made.out.as_str()), (0, "box\n"), "{}", made.err);
     assert!(made.err.contains("jail") && made.err.contains("removed after 10m"), "{}", made.err);
     let again = home.run(&["sandbox", "create", "box"]);
     assert_eq!(
         (again.code, again.err.as_str()),
-        (0, "`box` is there already, and stays as it is\n")
+        (0, "`box` already exists and is left unchanged\n")
     );
     let other = home.run(&["sandbox", "create", "box", "--memory", "512M"]);
     assert_eq!(other.code, 2);
-    assert!(
-        other.err.contains("is there already, and is another one than was asked for"),
-        "{}",
-        other.err
-    );
+    assert!(other.err.contains("already exists with a different image, layers"), "{}", other.err);
 
     let listed = list(&home, &["--label", "ticker=NVDA"]);
     assert_eq!(
@@ -78,7 +74,7 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
     assert_eq!(listed.out, "a.txt\ndeep\ninner\none", "{}", listed.err);
     let shell = "cat in/a.txt in/deep/b.txt; cat; echo $GIVEN; pwd; exit 9";
     let args = ["sandbox", "exec", "--env", "GIVEN=yes", "box", "sh", "-c", shell];
-    let Ran { code, out, err } = home.run_with_input(&args, b"-three-");
+    let CommandOutput { code, out, err } = home.run_with_input(&args, b"-three-");
     assert_eq!((code, out.as_str()), (9, "onetwo-three-yes\n/workspace\n"), "{err}");
     assert_eq!(home.run(&["sandbox", "cp", "box:in/a.txt", "a.txt"]).code, 0);
     assert_eq!(fs::read_to_string(home.work().join("a.txt")).unwrap(), "one");
@@ -89,12 +85,12 @@ fn a_sandbox_is_made_used_and_removed_by_different_processes() {
     assert_eq!(late.code, 124, "{}", late.err);
 
     assert_eq!(home.run(&["sandbox", "rm", "box"]).code, 0);
-    until("the end of its maker", || makers(&home).is_empty());
+    wait_for("its maker to exit", || registered_makers(&home).is_empty());
     assert!(list(&home, &[]).is_empty());
 }
 
 #[test]
-fn programs_are_found_where_the_interpreter_is() {
+fn folder_of_the_interpreter_is_in_the_path_of_the_sandbox() {
     let home = home();
     home.write("env/pyvenv.cfg", "home = /usr/bin\n");
     fs::create_dir(home.work().join("env/bin")).unwrap();
@@ -103,24 +99,24 @@ fn programs_are_found_where_the_interpreter_is() {
     let setting = format!("{}:/usr/bin:/bin", python.parent().unwrap().display());
     let home = home.set("PATH", &setting);
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
-    let _made = Made(&home, "box");
-    let Ran { out, err, .. } =
+    let _cleanup = Cleanup(&home, "box");
+    let CommandOutput { out, err, .. } =
         home.run(&["sandbox", "exec", "box", "sh", "-c", "command -v python3"]);
     assert_eq!(out, "~/work/env/bin/python3\n", "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_of_a_run_is_reached_by_its_run() {
+async fn sandbox_of_a_run_is_addressed_with_the_run_flag() {
     let home = home();
     let folder = home.folder.path().join(".local/state/assize/sandboxes");
     fs::create_dir_all(&folder).unwrap();
     let jail = std::sync::Arc::new(Jail::new(Vec::new()));
-    let manager = Manager::open(folder, jail, &[]).await.unwrap();
-    let key = Key::new(Some("run-1"), "box").unwrap();
-    manager.create_if_not_exists(&key, Spec::default()).await.unwrap();
+    let manager = SandboxManager::open(folder, jail, &[]).await.unwrap();
+    let key = SandboxKey::new(Some("run-1"), "box").unwrap();
+    manager.create_if_not_exists(&key, SandboxSpec::default()).await.unwrap();
     let home = tokio::task::spawn_blocking(move || {
         let run = |args: &[&str]| {
-            let Ran { code, out, .. } = home.run(&[&["sandbox"], args].concat());
+            let CommandOutput { code, out, .. } = home.run(&[&["sandbox"], args].concat());
             (code, out)
         };
         assert_eq!(run(&["exec", "box", "echo", "hi"]).0, 2);
@@ -138,47 +134,47 @@ async fn a_sandbox_of_a_run_is_reached_by_its_run() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_sandbox_commands_report_an_error_and_a_hint() {
     let home = home();
-    let told = |args: &[&str]| {
-        let Ran { code, err, .. } = home.run(&[&["sandbox"], args].concat());
+    let refusal = |args: &[&str]| {
+        let CommandOutput { code, err, .. } = home.run(&[&["sandbox"], args].concat());
         format!("{code} {err}")
     };
-    let told = [
-        told(&["exec", "none", "ls"]),
-        told(&["rm", "none"]),
-        told(&["create", "Bad Name"]),
-        told(&["create", "x", "--memory", "1M"]),
-        told(&["create", "x", "--isolation", "microvm"]),
-        told(&["cp", "a", "b"]),
+    let refusals = [
+        refusal(&["exec", "none", "ls"]),
+        refusal(&["rm", "none"]),
+        refusal(&["create", "Bad Name"]),
+        refusal(&["create", "x", "--memory", "1M"]),
+        refusal(&["create", "x", "--isolation", "microvm"]),
+        refusal(&["cp", "a", "b"]),
     ];
-    insta::assert_snapshot!(told.join("\n"), @r"
-    2 error: there is no sandbox `none`
+    insta::assert_snapshot!(refusals.join("\n"), @r"
+    2 error: sandbox `none` not found
 
-    hint: `assize sandbox ls` shows those there are
+    hint: list the sandboxes with `assize sandbox ls`
 
-    2 error: there is no sandbox `none`
+    2 error: sandbox `none` not found
 
-    hint: `assize sandbox ls` shows those there are
+    hint: list the sandboxes with `assize sandbox ls`
 
-    2 error: `Bad Name` is no name for a sandbox
+    2 error: invalid sandbox name `Bad Name`
 
     hint: use lower-case letters, digits and `-`, 63 at most, as in `negotiate-nvda-m1`
 
-    2 error: `--memory` wants a size from 16M to 1024G, not `1M`
+    2 error: `--memory` must be a size from 16M to 1024G, not `1M`
 
-    125 error: no microvm sandbox can be made here: its image was not built yet
+    125 error: microvm sandboxes are unavailable: its image is not built
 
-    hint: make it: `assize image build microvm`
+    hint: run `assize image build microvm`
 
-    2 error: one side of a copy is here, and the other in a sandbox
+    2 error: exactly one side of a copy must be in a sandbox
 
-    hint: name a file in a sandbox as in `my-sandbox:/workspace/file`
+    hint: name a file in a sandbox like `my-sandbox:/workspace/file`
     ");
 }
 
 #[test]
-fn what_cannot_be_cleaned_up_yet_is_not_forgotten() {
+fn failed_cleanup_of_a_dead_maker_keeps_its_registry_folder() {
     let home = home().set("DOCKER_HOST", "/nonexistent/docker.sock");
     let gone = home.folder.path().join(".local/state/assize/sandboxes/left");
     fs::create_dir_all(&gone).unwrap();
@@ -187,20 +183,20 @@ fn what_cannot_be_cleaned_up_yet_is_not_forgotten() {
     }
     for command in [&["sandbox", "ls"][..], &["doctor", "--offline"], &["sandbox", "ls"]] {
         home.run(command);
-        assert_eq!(makers(&home), [".gone-left"], "{command:?}");
+        assert_eq!(registered_makers(&home), [".gone-left"], "{command:?}");
     }
 }
 
 #[test]
-fn a_sandbox_goes_when_its_time_is_up() {
+fn sandbox_is_removed_after_its_ttl() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "short", "--ttl", "1s"]).code, 0);
-    until("its end", || list(&home, &[]).is_empty());
-    until("the end of its maker", || makers(&home).is_empty());
+    wait_for("the removal of the sandbox", || list(&home, &[]).is_empty());
+    wait_for("its maker to exit", || registered_makers(&home).is_empty());
 }
 
 #[test]
-fn when_the_maker_is_killed_its_sandbox_goes_and_the_next_start_cleans_up() {
+fn killed_maker_loses_its_sandbox_and_the_next_command_cleans_up() {
     let home = home();
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
     let seconds = format!("{}.5", fastrand::u32(100_000..1_000_000));
@@ -211,17 +207,19 @@ fn when_the_maker_is_killed_its_sandbox_goes_and_the_next_start_cleans_up() {
     );
     let start = format!("python3 daemon.py {seconds} >/dev/null 2>&1 &");
     assert_eq!(home.run(&["sandbox", "exec", "box", "sh", "-c", &start]).code, 0);
-    until("the daemon", || processes_with(&seconds) > 0);
-    let maker = makers(&home).pop().unwrap();
+    wait_for("the daemon to start", || processes_with(&seconds) > 0);
+    let maker = registered_makers(&home).pop().unwrap();
     let pid = list(&home, &[])[0]["pid"].as_u64().unwrap();
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    until("the end of its processes", || processes_with(&seconds) == 0);
-    until("the end of its groups", || !groups().iter().any(|group| group.contains(&maker)));
+    wait_for("its processes to end", || processes_with(&seconds) == 0);
+    wait_for("the removal of its cgroups", || {
+        !cgroups().iter().any(|group| group.contains(&maker))
+    });
     std::thread::sleep(Duration::from_millis(50));
     assert!(list(&home, &[]).is_empty());
-    assert_eq!(makers(&home), [] as [String; 0]);
-    // Its name is free again.
+    assert_eq!(registered_makers(&home), [] as [String; 0]);
+    // The name can be used again.
     assert_eq!(home.run(&["sandbox", "create", "box"]).code, 0);
-    drop(Made(&home, "box"));
+    drop(Cleanup(&home, "box"));
 }

@@ -1,20 +1,20 @@
-//! Settings, who is there, and what is logged.
+//! Settings and their sources, `assize doctor`, log output, shell completions.
 
 use std::fs;
 use std::process::Command;
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 use serde_json::Value;
 
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
 #[test]
-fn a_price_in_the_settings_makes_an_unknown_model_known() {
-    let fake = FakeProvider::scripted(Kind::OpenRouter, []);
-    let home = Home::with(Kind::OpenRouter, &fake);
-    let asked = |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]);
-    let estimate = |home: &Home| asked(home).out;
-    let unknown = asked(&home);
+fn estimate_for_an_unknown_model_needs_a_price_in_the_settings() {
+    let fake = FakeProvider::scripted(FakeKind::OpenRouter, []);
+    let home = Home::with(FakeKind::OpenRouter, &fake);
+    let ask = |home: &Home| home.run(&["ask", "Why?", "--estimate", "--model", "some/model.v1"]);
+    let estimate = |home: &Home| ask(home).out;
+    let unknown = ask(&home);
     assert!(
         unknown.out.contains("tokens in and") && unknown.out.contains(": cost unknown\n"),
         "{}",
@@ -48,7 +48,7 @@ fn a_price_in_the_settings_makes_an_unknown_model_known() {
 }
 
 #[test]
-fn settings_win_in_their_order_and_say_where_they_come_from() {
+fn setting_sources_override_each_other_in_order_and_are_shown() {
     let home = Home::new();
     let user = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
@@ -83,7 +83,7 @@ fn settings_win_in_their_order_and_say_where_they_come_from() {
 }
 
 #[test]
-fn concurrency_of_a_local_server_has_no_default_of_ours() {
+fn concurrency_of_a_local_server_has_no_fixed_default() {
     let home = Home::new().set("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
     let line = |home: &Home, key: &str| {
         let shown = home.run(&["config", "show"]).out;
@@ -91,7 +91,7 @@ fn concurrency_of_a_local_server_has_no_default_of_ours() {
     };
     for local in ["ollama.concurrency", "openai.concurrency"] {
         let line = line(&home, local);
-        assert!(line.contains("not set: calls at once; on a local server by default"), "{line}");
+        assert!(line.contains("not set: maximum concurrent calls; by default"), "{line}");
     }
     let hosted = line(&home, "groq.concurrency");
     assert!(hosted.contains("  16  (default)"), "{hosted}");
@@ -101,7 +101,7 @@ fn concurrency_of_a_local_server_has_no_default_of_ours() {
 }
 
 #[test]
-fn wrong_settings_are_told_with_line_and_nearest_key() {
+fn invalid_settings_are_reported_with_line_and_nearest_key() {
     let home = Home::new();
     home.write("assize.toml", "provider = \"rehearsal\"\n\n[anthropic]\nmodle = \"x\"\n");
     let wrong = home.run(&["ask", "Why?"]);
@@ -127,13 +127,13 @@ fn wrong_settings_are_told_with_line_and_nearest_key() {
         (wrong.code, wrong.err.as_str()),
         (
             3,
-            "error: environment, ASSIZE_GATEWAY_RETRIES: wants a whole number from 0 to 20, not `many`\n"
+            "error: environment, ASSIZE_GATEWAY_RETRIES: must be a whole number from 0 to 20, not `many`\n"
         )
     );
 }
 
 #[test]
-fn a_settings_file_that_cannot_be_read_is_told() {
+fn unreadable_settings_file_exits_3() {
     let home = Home::new();
     fs::create_dir(home.work().join("assize.toml")).unwrap();
     let folder = home.run(&["ask", "Why?"]);
@@ -147,7 +147,7 @@ fn a_settings_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn other_peoples_env_files_are_no_trouble_of_ours() {
+fn env_folder_and_unparsable_env_file_are_ignored() {
     let home = Home::new();
     home.write(".env/bin/activate", "a virtual environment");
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
@@ -157,17 +157,17 @@ fn other_peoples_env_files_are_no_trouble_of_ours() {
 }
 
 #[test]
-fn without_a_store_of_certificates_the_rehearsal_still_works() {
+fn rehearsal_works_without_system_certificates() {
     let home = Home::new().set("SSL_CERT_FILE", "/nowhere").set("SSL_CERT_DIR", "/nowhere");
     assert_eq!(home.run(&["ask", "Why?"]).code, 0);
     assert_eq!(home.run(&["ask", "Why?", "--provider", "rehearsal"]).code, 0);
 }
 
 #[test]
-fn doctor_tells_who_is_there_and_who_is_used() {
-    let fake = FakeProvider::scripted(Kind::Google, []);
-    let home = Home::with(Kind::Google, &fake);
-    let Ran { code, out, err } = home.run(&["doctor"]);
+fn doctor_reports_the_state_of_each_provider_and_which_is_used() {
+    let fake = FakeProvider::scripted(FakeKind::Google, []);
+    let home = Home::with(FakeKind::Google, &fake);
+    let CommandOutput { code, out, err } = home.run(&["doctor"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("✓ google") && out.contains("← used"), "{out}");
     assert!(out.contains("key …cdef from environment, GEMINI_API_KEY"), "{out}");
@@ -175,11 +175,11 @@ fn doctor_tells_who_is_there_and_who_is_used() {
     assert!(out.contains("✗ ollama") && out.contains("cannot be reached"), "{out}");
     assert!(out.contains("looked for in this order: --provider"), "{out}");
 
-    let several = Home::with(Kind::Google, &fake)
+    let several = Home::with(FakeKind::Google, &fake)
         .set("OPENAI_API_KEY", "wrong")
         .set("OPENAI_BASE_URL", fake.base_url());
     let both = several.run(&["doctor", "--json"]);
-    assert_eq!(both.code, 4, "the one that is used fails");
+    assert_eq!(both.code, 4, "the provider in use fails");
     let json: Value = serde_json::from_str(&both.out).unwrap();
     assert_eq!(
         (&json["used"], &json["providers"][1]["state"]),
@@ -192,16 +192,16 @@ fn doctor_tells_who_is_there_and_who_is_used() {
 }
 
 #[test]
-fn an_ollama_that_answers_is_used_before_the_rehearsal() {
-    let fake = FakeProvider::scripted(Kind::Ollama, [Reply::text("local")]);
+fn reachable_ollama_is_preferred_to_the_rehearsal() {
+    let fake = FakeProvider::scripted(FakeKind::Ollama, [FakeReply::text("local")]);
     let home = Home::new().set("OLLAMA_HOST", fake.base_url());
     assert_eq!(home.run(&["ask", "Why?"]).out, "local\n");
 }
 
 #[test]
-fn logs_are_structured_and_keep_secrets() {
-    let fake = FakeProvider::always(Kind::Anthropic, Reply::text("classified answer"));
-    let home = Home::with(Kind::Anthropic, &fake);
+fn log_is_structured_and_contains_prompts_only_at_trace_level() {
+    let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::text("classified answer"));
+    let home = Home::with(FakeKind::Anthropic, &fake);
     let question = format!("secret question {}", "x".repeat(200));
     let json =
         home.run(&["ask", &question, "--quiet", "--log-level", "info", "--log-format", "json"]);
@@ -212,12 +212,12 @@ fn logs_are_structured_and_keep_secrets() {
     assert_eq!(lines[0]["task"].as_str().unwrap().chars().count(), 100);
     assert_eq!((&lines[1]["success"], &lines[1]["attempts"]), (&true.into(), &1.into()));
 
-    home.run(&["ask", "another", "--quiet", "--record", "tape"]);
+    home.run(&["ask", "another", "--quiet", "--record", "cassette"]);
     let missed = home.run(&[
         "ask",
         &question,
         "--replay",
-        "tape",
+        "cassette",
         "--log-level",
         "debug",
         "--log-format",
@@ -225,7 +225,7 @@ fn logs_are_structured_and_keep_secrets() {
     ]);
     let logged: String = missed.err.lines().filter(|line| line.starts_with('{')).collect();
     assert!(
-        logged.contains("is not on the cassette") && !logged.contains(&"x".repeat(150)),
+        logged.contains("request not found in cassette") && !logged.contains(&"x".repeat(150)),
         "{logged}"
     );
     let debug = home.run(&["ask", &question, "--quiet", "--log-level", "debug"]).err;
@@ -233,12 +233,12 @@ fn logs_are_structured_and_keep_secrets() {
     assert!(!debug.contains(&"x".repeat(150)) && !debug.contains("classified answer"), "{debug}");
     let trace = home.run(&["ask", &question, "--quiet", "--log-level", "trace"]).err;
     assert!(trace.contains(&"x".repeat(150)) && trace.contains("classified answer"), "{trace}");
-    assert!(!trace.contains(fake.key()), "keys never");
+    assert!(!trace.contains(fake.key()), "no log contains a key");
     assert_eq!(home.run(&["ask", &question, "--quiet"]).err, "");
 }
 
 #[test]
-fn an_address_that_is_none_is_told_before_anything_is_sent() {
+fn invalid_base_url_exits_3() {
     for address in ["http://host:99999/v1", "http://[x/v1", "ftp://host", "https://"] {
         let home = Home::new().set("OPENAI_API_KEY", "k").set("OPENAI_BASE_URL", address);
         assert_eq!(home.run(&["ask", "Why?"]).code, 3, "{address}");
@@ -246,7 +246,7 @@ fn an_address_that_is_none_is_told_before_anything_is_sent() {
 }
 
 #[test]
-fn the_environment_wins_over_env_files_whatever_the_name() {
+fn environment_variable_overrides_env_file_even_under_another_name() {
     let home = Home::new().set("OPENAI_BASE_URL", "https://right.example/v1");
     home.write(".env", "ASSIZE_OPENAI_BASE_URL=https://wrong.example/v1\n");
     home.run(&["config", "trust"]);
@@ -255,7 +255,7 @@ fn the_environment_wins_over_env_files_whatever_the_name() {
 }
 
 #[test]
-fn completions_and_version() {
+fn version_and_shell_completions_are_printed() {
     let home = Home::new();
     assert_eq!(home.run(&["--version"]).out, format!("assize {}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish"] {
@@ -271,8 +271,8 @@ fn completions_and_version() {
 }
 
 #[test]
-fn a_key_may_be_in_a_variable_of_any_name() {
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+fn key_is_read_from_the_variable_named_by_the_settings() {
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home =
         Home::new().set("GROQ_BASE_URL", fake.base_url()).set("ASSIZE_GROQ_KEY_ENV", "MY_TOKEN");
     home.write(".env", &format!("MY_TOKEN={}\n", fake.key()));
@@ -280,11 +280,11 @@ fn a_key_may_be_in_a_variable_of_any_name() {
 }
 
 #[test]
-fn doctor_shows_what_a_local_server_reports_unless_it_is_set() {
+fn doctor_shows_limits_of_a_local_server_unless_settings_override_them() {
     let props =
         serde_json::json!({"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2});
-    let fake = FakeProvider::scripted(Kind::OpenAi, []).describing("/props", props);
-    let home = Home::with(Kind::OpenAi, &fake).set("ASSIZE_OPENAI_MODEL", "smollm2");
+    let fake = FakeProvider::scripted(FakeKind::OpenAi, []).describing("/props", props);
+    let home = Home::with(FakeKind::OpenAi, &fake).set("ASSIZE_OPENAI_MODEL", "smollm2");
     let doctor = home.run(&["doctor"]).out;
     assert!(
         doctor.contains("context window 2,048 tokens; free (local); 2 calls at once"),
@@ -297,14 +297,14 @@ fn doctor_shows_what_a_local_server_reports_unless_it_is_set() {
         doctor.contains("context window 4,096 tokens; free (local); 5 calls at once"),
         "{doctor}"
     );
-    // A listed model behind a local proxy keeps its price and its limits.
-    let home = Home::with(Kind::OpenAi, &fake);
+    // A known model behind a local proxy keeps its price and its limits.
+    let home = Home::with(FakeKind::OpenAi, &fake);
     let doctor = home.run(&["doctor"]).out;
-    assert!(doctor.contains("for a million tokens; 16 calls at once"), "{doctor}");
+    assert!(doctor.contains("per million tokens; 16 calls at once"), "{doctor}");
 
     let shown = serde_json::json!({"model_info": {"qwen3.context_length": 40960}});
-    let fake = FakeProvider::scripted(Kind::Ollama, []).describing("/api/show", shown);
-    let doctor = Home::with(Kind::Ollama, &fake).run(&["doctor"]).out;
+    let fake = FakeProvider::scripted(FakeKind::Ollama, []).describing("/api/show", shown);
+    let doctor = Home::with(FakeKind::Ollama, &fake).run(&["doctor"]).out;
     assert!(
         doctor.contains("context window 40,960 tokens; free (local); 1 call at once"),
         "{doctor}"

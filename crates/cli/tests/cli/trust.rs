@@ -1,17 +1,18 @@
-//! What a folder that somebody else wrote, or a provider, cannot do to the user.
+//! Attacks on the user by an untrusted project folder or by a provider: stolen keys, looser limits, terminal control
+//! codes, leaked secrets.
 
 use std::fs;
 use std::process::Command;
 
-use assize_testkit::{FakeProvider, Kind, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply};
 
-use crate::{Home, Ran};
+use crate::{CommandOutput, Home};
 
 #[test]
-fn a_foreign_folder_cannot_steal_a_key() {
-    let fake = FakeProvider::always(Kind::OpenAi, Reply::text("yours"));
-    let thief = FakeProvider::scripted(Kind::OpenAi, []);
-    let home = Home::with(Kind::OpenAi, &fake);
+fn untrusted_folder_cannot_redirect_a_key_or_change_the_budget() {
+    let fake = FakeProvider::always(FakeKind::OpenAi, FakeReply::text("yours"));
+    let thief = FakeProvider::scripted(FakeKind::OpenAi, []);
+    let home = Home::with(FakeKind::OpenAi, &fake);
     let variables = home.variables.clone();
     let home = Home {
         variables: variables.into_iter().filter(|(name, _)| name != "OPENAI_BASE_URL").collect(),
@@ -39,9 +40,9 @@ fn a_foreign_folder_cannot_steal_a_key() {
 }
 
 #[test]
-fn a_foreign_folder_cannot_loosen_a_limit() {
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
-    let home = Home::with(Kind::Groq, &fake);
+fn untrusted_folder_can_lower_limits_but_not_raise_them() {
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
+    let home = Home::with(FakeKind::Groq, &fake);
     let user = home.folder.path().join(".config/assize/config.toml");
     fs::create_dir_all(user.parent().unwrap()).unwrap();
     fs::write(
@@ -62,22 +63,22 @@ fn a_foreign_folder_cannot_loosen_a_limit() {
         assert!(!refused.err.contains("TRACE"), "{}", refused.err);
     }
     assert!(fake.captured().is_empty());
-    // A tighter limit, and the choice that the user made anyway, need no trust.
+    // A lower limit, and a value that the user has set as well, need no trust.
     home.write(
         "assize.toml",
         "provider = \"groq\"\nmax_output_tokens = 200\n[gateway]\nretries = 0\n",
     );
-    let Ran { code, err, .. } = home.run(&["ask", "Why?"]);
+    let CommandOutput { code, err, .. } = home.run(&["ask", "Why?"]);
     assert!(code == 0 && !err.contains("trust"), "{err}");
     assert_eq!(fake.only_request().body["max_completion_tokens"], 200);
 }
 
 #[test]
 fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
-    let yours = FakeProvider::always(Kind::Groq, Reply::text("yours"));
-    let theirs = FakeProvider::always(Kind::OpenRouter, Reply::text("theirs"));
-    // The user has keys for both: the first of them is asked, for its default model.
-    let home = Home::with(Kind::Groq, &yours)
+    let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
+    let theirs = FakeProvider::always(FakeKind::OpenRouter, FakeReply::text("theirs"));
+    // The user has keys for both providers, so the first one is used with its default model.
+    let home = Home::with(FakeKind::Groq, &yours)
         .set("OPENROUTER_API_KEY", theirs.key())
         .set("OPENROUTER_BASE_URL", theirs.base_url());
     let model = "openai/gpt-oss-120b";
@@ -91,7 +92,7 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
         (".env", "ASSIZE_GROQ_MODEL=stranger\n", "groq.model", ".env, ASSIZE_GROQ_MODEL"),
     ] {
         let path = home.write(file, text);
-        let Ran { code, out, err } = home.run(&["ask", "Why?", "--quiet"]);
+        let CommandOutput { code, out, err } = home.run(&["ask", "Why?", "--quiet"]);
         assert_eq!((code, out.as_str()), (0, "yours\n"), "{text}{err}");
         assert_eq!(yours.captured().last().unwrap().body["model"], model, "{text}");
         let warned = format!("`{key}` ({source}) is ignored: the folder is not trusted;");
@@ -107,33 +108,33 @@ fn provider_and_model_of_an_untrusted_folder_are_ignored_with_a_warning() {
         assert!(shown["settings"][key]["source"] != source, "{shown}");
         let examined = home.run(&["doctor", "--offline"]).out;
         assert!(examined.contains(&warned) && examined.contains("In use: groq"), "{examined}");
-        // A choice of the user's own needs no trust, and no warning.
+        // The user's own flags need no trust and give no warning.
         let own = home.run(&["ask", "Why?", "--provider", "groq", "--model", model]);
         assert!(own.out == "yours\n" && !own.err.contains("ignored"), "{}", own.err);
         fs::remove_file(path).unwrap();
     }
     assert!(theirs.captured().is_empty());
     home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/b\"\n");
-    let told = home.run(&["ask", "Why?"]).err;
+    let warning = home.run(&["ask", "Why?"]).err;
     let both = "`provider` (assize.toml:1), `model` (assize.toml:2) are ignored: ";
-    assert!(told.contains(both), "{told}");
-    // Trusted, the folder chooses; changed since, it does not.
+    assert!(warning.contains(both), "{warning}");
+    // A trusted folder chooses the provider, until its files change.
     let given = home.run(&["config", "trust"]).err;
     assert!(given.contains("provider = openrouter") && given.contains("model = a/b"), "{given}");
-    let Ran { out, err, .. } = home.run(&["ask", "Why?"]);
+    let CommandOutput { out, err, .. } = home.run(&["ask", "Why?"]);
     assert!(out == "theirs\n" && !err.contains("trust"), "{err}");
     assert_eq!(theirs.only_request().body["model"], "a/b");
     home.write("assize.toml", "provider = \"openrouter\"\nmodel = \"a/c\"\n");
-    let Ran { out, err, .. } = home.run(&["ask", "Why?"]);
+    let CommandOutput { out, err, .. } = home.run(&["ask", "Why?"]);
     assert!(out == "yours\n" && err.contains("are ignored: the folder was trusted, and"), "{err}");
 }
 
 #[test]
-fn key_in_an_untrusted_env_file_does_not_choose_over_a_key_of_the_user() {
-    let yours = FakeProvider::always(Kind::Groq, Reply::text("yours"));
-    let home = Home::with(Kind::Groq, &yours);
+fn key_in_an_untrusted_env_file_does_not_override_the_users_key() {
+    let yours = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
+    let home = Home::with(FakeKind::Groq, &yours);
     home.write(".env", "ANTHROPIC_API_KEY=stranger\n");
-    let Ran { code, out, err } = home.run(&["ask", "Why?"]);
+    let CommandOutput { code, out, err } = home.run(&["ask", "Why?"]);
     assert_eq!((code, out.as_str()), (0, "yours\n"), "{err}");
     home.run(&["config", "trust"]);
     let examined = home.run(&["doctor", "--offline"]).out;
@@ -141,17 +142,17 @@ fn key_in_an_untrusted_env_file_does_not_choose_over_a_key_of_the_user() {
 }
 
 #[test]
-fn what_is_trusted_is_what_is_shown_whatever_else_is_set_now() {
+fn config_trust_shows_settings_that_the_environment_overrides() {
     let home = Home::new().set("OPENAI_BASE_URL", "https://api.openai.com/v1");
     home.write("assize.toml", "[openai]\nbase_url = \"http://127.0.0.1:9/steal\"\n");
-    let told = home.run(&["config", "trust"]).err;
-    assert!(told.contains("openai.base_url = http://127.0.0.1:9/steal"), "{told}");
+    let shown = home.run(&["config", "trust"]).err;
+    assert!(shown.contains("openai.base_url = http://127.0.0.1:9/steal"), "{shown}");
 }
 
-/// A folder that was trusted once, and whose files change back and forth while the command runs.
+/// The settings file of a trusted folder is swapped back and forth while the command runs.
 #[test]
-fn a_file_that_changes_between_two_looks_is_not_trusted() {
-    let thief = FakeProvider::scripted(Kind::OpenAi, []);
+fn settings_file_swapped_after_the_trust_check_is_not_used() {
+    let thief = FakeProvider::scripted(FakeKind::OpenAi, []);
     let home = Home::new().set("OPENAI_API_KEY", thief.key()).set("ASSIZE_GATEWAY_RETRIES", "0");
     let good = "temperature = 0.5\n".to_owned();
     let evil = format!("{good}[openai]\nbase_url = \"{}\"\n", thief.base_url());
@@ -183,7 +184,7 @@ fn a_file_that_changes_between_two_looks_is_not_trusted() {
 }
 
 #[test]
-fn a_repository_cannot_drive_the_terminal() {
+fn control_codes_in_settings_and_json_answers_are_escaped() {
     let home = Home::new();
     for (file, text) in [
         ("assize.toml", "[anthropic]\nmodel = \"\\u001b]0;PWNED\\u0007\"\n".to_owned()),
@@ -195,23 +196,23 @@ fn a_repository_cannot_drive_the_terminal() {
     ] {
         let path = home.write(file, &text);
         for args in [["doctor", "--offline"], ["config", "show"], ["config", "trust"]] {
-            let Ran { out, err, .. } = home.run(&args);
+            let CommandOutput { out, err, .. } = home.run(&args);
             assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{args:?}: {out}{err}");
         }
         fs::remove_file(path).unwrap();
     }
-    // The same for a model's words in JSON, where a terminal might obey what JSON leaves alone.
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("a\u{9b}5m\u{202e}b\u{7f}"));
-    let shown = Home::with(Kind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
+    // JSON output also escapes control characters that JSON itself allows but a terminal may interpret.
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("a\u{9b}5m\u{202e}b\u{7f}"));
+    let shown = Home::with(FakeKind::Groq, &fake).run(&["ask", "Why?", "--json"]).out;
     assert!(shown.contains("a\\u009b5m\\u202eb\\u007f"), "{shown}");
 }
 
 #[test]
-fn what_is_said_on_this_machine_does_not_go_through_a_proxy() {
-    let fake = FakeProvider::always(Kind::OpenAi, Reply::text("direct"));
-    let proxy = FakeProvider::scripted(Kind::OpenAi, []);
+fn requests_to_loopback_addresses_bypass_proxies() {
+    let fake = FakeProvider::always(FakeKind::OpenAi, FakeReply::text("direct"));
+    let proxy = FakeProvider::scripted(FakeKind::OpenAi, []);
     let address = proxy.base_url().replace("/v1", "");
-    let home = Home::with(Kind::OpenAi, &fake);
+    let home = Home::with(FakeKind::OpenAi, &fake);
     let home =
         home.set("http_proxy", &address).set("HTTP_PROXY", &address).set("ALL_PROXY", &address);
     assert_eq!(home.run(&["ask", "Why?"]).out, "direct\n");
@@ -219,7 +220,7 @@ fn what_is_said_on_this_machine_does_not_go_through_a_proxy() {
 }
 
 #[test]
-fn keys_and_passwords_in_the_wrong_place_are_not_repeated() {
+fn secrets_in_invalid_settings_are_not_printed() {
     let secret = "sk-0123456789abcdef0123";
     let home = || Home::new().set("ASSIZE_PROVIDER", "openai");
     for (variable, value) in [
@@ -230,15 +231,15 @@ fn keys_and_passwords_in_the_wrong_place_are_not_repeated() {
         ("ASSIZE_OPENAI_KEY", secret.to_owned()),
     ] {
         for args in [["ask", "Why?"], ["config", "show"], ["doctor", "--offline"]] {
-            let Ran { out, err, .. } = home().set(variable, value.clone()).run(&args);
+            let CommandOutput { out, err, .. } = home().set(variable, value.clone()).run(&args);
             assert!(
                 !out.contains("0123456789") && !err.contains("0123456789"),
                 "{variable}: {out}{err}"
             );
         }
     }
-    let told = home().set("ASSIZE_OPENAI_KEY", secret).run(&["ask", "Why?"]).err;
-    assert!(told.contains("the key belongs into `OPENAI_API_KEY`"), "{told}");
+    let err = home().set("ASSIZE_OPENAI_KEY", secret).run(&["ask", "Why?"]).err;
+    assert!(err.contains("put the key into `OPENAI_API_KEY`"), "{err}");
     let file = home();
     file.write("assize.toml", &format!("{secret} = 1\n"));
     assert!(!file.run(&["ask", "Why?"]).err.contains("0123456789"));
@@ -248,38 +249,38 @@ fn keys_and_passwords_in_the_wrong_place_are_not_repeated() {
 }
 
 #[test]
-fn a_provider_that_echoes_the_key_does_not_get_it_onto_a_tape_or_into_a_log() {
+fn key_echoed_by_a_provider_is_masked_in_output_cassette_and_log() {
     let echo = "you sent sk-test-0123456789abcdef";
-    let fake = FakeProvider::always(Kind::Groq, Reply::text(echo));
-    let home = Home::with(Kind::Groq, &fake);
-    let told = home.run(&["ask", "Why?", "--record", "tape", "--log-level", "trace"]);
-    assert_eq!(told.out, "you sent ***\n");
-    let tape = fs::read_to_string(home.work().join("tape")).unwrap();
-    assert!(!tape.contains("0123456789") && !told.err.contains("0123456789"), "{}", told.err);
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text(echo));
+    let home = Home::with(FakeKind::Groq, &fake);
+    let ran = home.run(&["ask", "Why?", "--record", "cassette", "--log-level", "trace"]);
+    assert_eq!(ran.out, "you sent ***\n");
+    let cassette = fs::read_to_string(home.work().join("cassette")).unwrap();
+    assert!(!cassette.contains("0123456789") && !ran.err.contains("0123456789"), "{}", ran.err);
 }
 
 #[test]
-fn pipes_and_endless_files_do_not_hang_it() {
+fn named_pipes_and_huge_files_do_not_block_startup() {
     let home = Home::new();
     let pipe = |name: &str| {
         let made = Command::new("mkfifo").arg(home.work().join(name)).status().unwrap();
         assert!(made.success());
     };
-    pipe("tape");
-    assert_eq!(home.run(&["ask", "Why?", "--replay", "tape"]).code, 2);
+    pipe("cassette");
+    assert_eq!(home.run(&["ask", "Why?", "--replay", "cassette"]).code, 2);
     pipe("assize.toml");
     assert_eq!(home.run(&["config", "show"]).code, 3);
     fs::remove_file(home.work().join("assize.toml")).unwrap();
     pipe(".env");
-    assert_eq!(home.run(&["ask", "Why?"]).code, 0, "a `.env` that is no file is none");
+    assert_eq!(home.run(&["ask", "Why?"]).code, 0, "a `.env` that is not a file is ignored");
     let sparse = fs::File::create(home.work().join("big")).unwrap();
     sparse.set_len(3 << 30).unwrap();
     assert_eq!(home.run(&["ask", "Why?", "--replay", "big"]).code, 2);
 }
 
 #[test]
-fn trust_is_given_to_a_folder_as_it_is_and_ends_when_it_changes() {
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+fn trust_in_a_folder_ends_when_its_files_change() {
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home = Home::new().set("GROQ_API_KEY", fake.key());
     home.write("assize.toml", &format!("[groq]\nbase_url = \"{}/\"\n", fake.base_url()));
     assert_eq!(home.run(&["ask", "Why?"]).code, 3);
@@ -306,29 +307,29 @@ fn trust_is_given_to_a_folder_as_it_is_and_ends_when_it_changes() {
 }
 
 #[test]
-fn a_harmless_project_file_needs_no_trust_and_counts_in_its_subfolders() {
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
-    let home = Home::with(Kind::Groq, &fake);
+fn harmless_project_file_needs_no_trust_and_applies_to_subfolders() {
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
+    let home = Home::with(FakeKind::Groq, &fake);
     home.write("assize.toml", "max_output_tokens = 77\n");
     home.write("deep/er/.keep", "");
     let mut command = home.command(&["ask", "Why?"]);
     let output = command.current_dir(home.work().join("deep/er")).output().unwrap();
     assert!(output.status.success());
     assert_eq!(fake.only_request().body["max_completion_tokens"], 77);
-    // Above the root of a repository nothing counts.
+    // Files above the root of a repository are ignored.
     fs::create_dir_all(home.work().join("deep/.git")).unwrap();
     home.command(&["ask", "Why?"]).current_dir(home.work().join("deep/er")).output().unwrap();
     assert_eq!(fake.captured()[1].body["max_completion_tokens"], 4096);
 }
 
 #[test]
-fn a_strangers_key_is_used_with_a_word_of_warning() {
-    let fake = FakeProvider::always(Kind::Groq, Reply::text("yours"));
+fn key_from_an_untrusted_env_file_is_used_with_a_warning() {
+    let fake = FakeProvider::always(FakeKind::Groq, FakeReply::text("yours"));
     let home = Home::new().set("GROQ_BASE_URL", fake.base_url());
     home.write(".env", &format!("GROQ_API_KEY={}\n", fake.key()));
-    let told = home.run(&["ask", "Why?"]);
-    assert_eq!(told.out, "yours\n");
-    assert!(told.err.contains("asking groq: the key is from .env, GROQ_API_KEY"), "{}", told.err);
+    let ran = home.run(&["ask", "Why?"]);
+    assert_eq!(ran.out, "yours\n");
+    assert!(ran.err.contains("calling groq with the key from .env, GROQ_API_KEY"), "{}", ran.err);
     home.run(&["config", "trust"]);
     assert!(!home.run(&["ask", "Why?"]).err.contains("not trusted"));
 }

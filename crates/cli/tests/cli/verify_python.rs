@@ -1,11 +1,11 @@
-//! Verification with the project's own Python, and with tools that are missing.
+//! Verification of drafts with the project's own Python environment, and with missing tools.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::Home;
-use crate::drafts::{Client, WATCHDOG, project};
+use crate::drafts::{StdioMcpClient, WATCHDOG, project};
 
 /// A project with a virtual environment that has the module `projecttool`.
 fn with_environment() -> Home {
@@ -22,20 +22,22 @@ fn with_environment() -> Home {
     home
 }
 
+/// Writes the contract with a `verify` section.
 fn contract(home: &Home, verify: &str) {
     let text = format!(r#"{{"version": 1, "verify": {verify}}}"#);
     home.write("_handoff/TASK_CONTRACT.json", &text);
 }
 
+/// Submits a harmless change and returns the gate's decision.
 fn propose(home: &Home, task: &str) -> Value {
-    let mut client = Client::start(home, &["--isolation", "jail"]);
+    let mut client = StdioMcpClient::start(home, &["--isolation", "jail"]);
     let submitted = client.propose("src/watchdog.py", task, &format!("{WATCHDOG}# {task}\n"));
     client.end();
     submitted
 }
 
 #[test]
-fn contract_names_a_virtual_environment_of_the_workspace() {
+fn virtual_environment_named_by_the_contract_is_used() {
     let home = with_environment();
     contract(&home, r#"{"command": "python3 -m projecttool", "python": ".venv"}"#);
     let submitted = propose(&home, "t1");
@@ -69,9 +71,9 @@ fn missing_tool_escalates_with_its_name() {
         let number = submitted["submission"].to_string();
         assert_eq!(home.run(&["gate", "reject", &number]).code, 0);
     }
-    // A module that the change itself imports is its own mistake.
+    // A missing module that the change itself imports is an error in the change.
     contract(&home, r#"{"command": "python3 src/watchdog.py"}"#);
-    let mut client = Client::start(&home, &["--isolation", "jail"]);
+    let mut client = StdioMcpClient::start(&home, &["--isolation", "jail"]);
     let wrong = WATCHDOG.replace("import sys", "import sys\nimport nosuchmodule");
     let submitted = client.propose("src/watchdog.py", "t4", &wrong);
     assert_eq!(submitted["verdict"], "rejected", "{submitted}");
@@ -95,7 +97,7 @@ fn virtual_environment_outside_the_workspace_must_be_allowed() {
     assert_eq!(accepted["verdict"], "accepted", "{accepted}");
 }
 
-/// A contract cannot use a virtual environment to show the sandbox files that workers may not see.
+/// A virtual environment must not expose files to the sandbox that agents may not read.
 #[test]
 fn virtual_environment_that_contains_the_workspace_is_refused() {
     let home = with_environment();
@@ -113,7 +115,7 @@ fn virtual_environment_that_contains_the_workspace_is_refused() {
 const PLAIN: &str = r#"{"command": "test -f src/watchdog.py"}"#;
 
 #[test]
-fn active_environment_that_cannot_be_used_is_ignored() {
+fn unusable_active_virtual_environment_is_ignored() {
     for active in ["/nonexistent/venv", "/usr"] {
         let home = project().set("VIRTUAL_ENV", active);
         contract(&home, PLAIN);
@@ -123,21 +125,21 @@ fn active_environment_that_cannot_be_used_is_ignored() {
 }
 
 #[test]
-fn relative_setting_is_ignored_in_a_workspace_without_the_folder() {
+fn relative_verify_python_setting_is_ignored_if_the_folder_is_missing() {
     let home = project().set("ASSIZE_DRAFT_VERIFY_PYTHON", ".venv");
     contract(&home, PLAIN);
     let submitted = propose(&home, "t1");
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");
-    // A contract that names it needs it.
+    // A contract that names the missing folder escalates.
     contract(&home, r#"{"command": "true", "python": ".venv"}"#);
     let submitted = propose(&home, "t2");
     assert_eq!(submitted["verdict"], "escalated", "{submitted}");
 }
 
-/// A virtual environment of a Python that is not in `PATH`, as `uv` and `pyenv` make them: its interpreter is a chain of
-/// links, one of them to a folder.
+/// `uv` and `pyenv` create virtual environments of a Python that is not in `PATH`: the interpreter is a chain of
+/// symlinks, one of them to a folder.
 #[test]
-fn environment_of_a_python_outside_path_needs_the_setting() {
+fn virtual_environment_of_a_python_outside_path_needs_the_setting() {
     use std::os::unix::fs::symlink;
     let home = project().set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let python = |program: &std::path::Path, args: &[&str]| {
@@ -176,11 +178,11 @@ fn environment_of_a_python_outside_path_needs_the_setting() {
 }
 
 #[test]
-fn environment_is_used_by_a_jail_that_is_the_least_isolation() {
+fn virtual_environment_is_used_with_isolation_at_least_jail() {
     let home = with_environment();
     let command = r#"test -n \"$VIRTUAL_ENV\" && python3 -m projecttool"#;
     contract(&home, &format!(r#"{{"command": "{command}", "python": ".venv"}}"#));
-    let mut client = Client::start(&home, &["--isolation", "at-least=jail"]);
+    let mut client = StdioMcpClient::start(&home, &["--isolation", "at-least=jail"]);
     let submitted = client.propose("src/watchdog.py", "t1", &format!("{WATCHDOG}# end\n"));
     client.end();
     assert_eq!(submitted["verdict"], "accepted", "{submitted}");

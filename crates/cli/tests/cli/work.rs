@@ -1,8 +1,9 @@
-//! The worker, from the built binary: with the rehearsal model, and with a strict fake Ollama.
+//! `assize work` from the built binary: a model edits files through drafts. With the rehearsal model and with fake
+//! providers.
 
 use std::time::Duration;
 
-use assize_testkit::{Answer, Captured, FakeProvider, Kind, Reply};
+use assize_testkit::{CapturedRequest, FakeAnswer, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
 use crate::Home;
@@ -10,23 +11,24 @@ use crate::drafts::{WATCHDOG, project};
 
 const TASK: &str = "Add --version flag to watchdog.py";
 
-/// What the fake was told in the last message.
-fn last(captured: &Captured) -> Value {
+/// Last message of a request.
+fn last(captured: &CapturedRequest) -> Value {
     captured.body["messages"].as_array().unwrap().last().unwrap().clone()
 }
 
-/// A worker that does as it is told by the tools: it makes a mistake first, and mends it.
-fn worker(captured: &Captured) -> Reply {
+/// Replies of a model that uses the tools. Its first draft is rejected, and it submits a corrected one.
+fn agent_reply(captured: &CapturedRequest) -> FakeReply {
     let last = last(captured);
-    let told: Value =
+    let result: Value =
         serde_json::from_str(last["content"].as_str().unwrap_or_default()).unwrap_or_default();
     let body = &captured.body;
     let rejected = body.to_string().contains("\\\"rejected\\\"");
     let draft = body["messages"].as_array().unwrap().iter().rev().find_map(|message| {
-        let told: Value = serde_json::from_str(message["content"].as_str()?).ok()?;
-        Some(told["draft_path"].as_str()?.to_owned())
+        let result: Value = serde_json::from_str(message["content"].as_str()?).ok()?;
+        Some(result["draft_path"].as_str()?.to_owned())
     });
-    let call = |name: &str, arguments: Value| Reply::Answer(Answer::calling(name, arguments));
+    let call =
+        |name: &str, arguments: Value| FakeReply::Answer(FakeAnswer::calling(name, arguments));
     let request = || {
         call("ollama_request_draft", json!({"source_path": "src/watchdog.py", "task_id": "mine"}))
     };
@@ -43,19 +45,20 @@ fn worker(captured: &Captured) -> Reply {
             json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": "mine",
                    "change_summary": "a version"}),
         ),
-        _ if told["verdict"] == "rejected" => request(),
-        _ => Reply::text("It has a version now."),
+        _ if result["verdict"] == "rejected" => request(),
+        _ => FakeReply::text("It has a version now."),
     }
 }
 
+/// A project that uses `fake` as its Ollama.
 fn with(fake: &FakeProvider) -> Home {
-    let home = Home::with(Kind::Ollama, fake);
+    let home = Home::with(FakeKind::Ollama, fake);
     home.write("src/watchdog.py", WATCHDOG);
     home
 }
 
 #[test]
-fn the_rehearsal_does_the_task_by_tools_and_by_text() {
+fn rehearsal_completes_its_task_in_every_mode_and_refuses_others() {
     for mode in ["tools", "text", "auto"] {
         let home = project();
         let ran = home.run(&["work", TASK, "--mode", mode]);
@@ -71,7 +74,7 @@ fn the_rehearsal_does_the_task_by_tools_and_by_text() {
     let home = project();
     let ran = home.run(&["work"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("there is no task"), "{}", ran.err);
+    assert!(ran.err.contains("no task given"), "{}", ran.err);
     let contract = format!(r#"{{"version": 1, "task_id": "flag", "goal": "{TASK}"}}"#);
     home.write("_handoff/TASK_CONTRACT.json", &contract);
     let ran = home.run(&["work"]);
@@ -79,7 +82,7 @@ fn the_rehearsal_does_the_task_by_tools_and_by_text() {
     assert!(home.run(&["audit", "show"]).out.contains("src/watchdog.py for flag"));
     let ran = home.run(&["work", "--task-id", "other"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("the contract is about the task `flag`"), "{}", ran.err);
+    assert!(ran.err.contains("the contract is for the task `flag`"), "{}", ran.err);
     home.run(&["drafts", "off"]);
     let ran = home.run(&["work"]);
     assert!(ran.code == 2 && ran.err.contains("draft tools are off"), "{}", ran.err);
@@ -88,12 +91,12 @@ fn the_rehearsal_does_the_task_by_tools_and_by_text() {
     assert!(ran.code == 2 && ran.err.contains("foo"), "{} {}", ran.code, ran.err);
     let ran = home.run(&["work", "Write a poem"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
-    assert!(ran.err.contains("knows one task of this kind by heart"), "{}", ran.err);
+    assert!(ran.err.contains("can do only one task of this kind"), "{}", ran.err);
 }
 
 #[test]
-fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
-    let fake = FakeProvider::answering(Kind::Ollama, |_, captured| worker(captured));
+fn model_corrects_a_rejected_draft_until_it_is_accepted() {
+    let fake = FakeProvider::answering(FakeKind::Ollama, |_, captured| agent_reply(captured));
     let home = with(&fake);
     let ran = home.run(&["work", "Give it a version", "--provider", "ollama", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -103,7 +106,7 @@ fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|handed| handed["verdict"].as_str().unwrap())
+        .map(|submission| submission["verdict"].as_str().unwrap())
         .collect();
     assert_eq!(verdicts, ["rejected", "accepted"]);
     assert_eq!(
@@ -111,7 +114,7 @@ fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
         WATCHDOG.replace("import sys\n", "import sys\n\nVERSION = 1\n")
     );
     assert_eq!(fake.take_complaints(), [] as [&str; 0]);
-    // It has the four tools and may read, and nothing else.
+    // The model gets the four draft tools and two tools for reading, and no others.
     let captured = fake.captured();
     let first = &captured.iter().find(|one| one.path == "/api/chat").unwrap().body;
     let tools: Vec<&str> = first["tools"]
@@ -131,10 +134,10 @@ fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
             "ollama_submit_draft"
         ]
     );
-    // The task is ours to name, whatever the model calls it.
+    // The task id of the run is used, not the one that the model sends.
     let audit = home.run(&["audit", "show"]).out;
     assert!(audit.contains("worker ollama qwen3") && !audit.contains(" mine"), "{audit}");
-    // Each step is kept.
+    // Each step is stored.
     let run = worked["run"].as_str().unwrap();
     let shown = home.run(&["runs", "show", run, "--transcripts"]).out;
     for word in [
@@ -154,7 +157,7 @@ fn a_model_that_calls_tools_iterates_until_it_is_accepted() {
 }
 
 #[test]
-fn a_worker_that_is_killed_goes_on_where_it_was() {
+fn work_killed_at_random_moments_resumes_and_edits_the_file_once() {
     let kills = std::env::var("ASSIZE_TEST_KILLS");
     let kills: u32 = kills.map_or(6, |count| count.parse::<u32>().unwrap() / 5);
     let mut dice = fastrand::Rng::with_seed(7);
@@ -167,7 +170,7 @@ fn a_worker_that_is_killed_goes_on_where_it_was() {
             let mut command = match listed[0]["id"].as_str() {
                 _ if listed[0]["status"] == "done" => break,
                 Some(run) => home.command(&["runs", "resume", run]),
-                // With and without tools, and with tests that take their time.
+                // With tools, without tools, and with a slow verification.
                 None if killed % 3 == 1 => home.command(&["work", TASK, "--mode", "text"]),
                 None if killed % 3 == 2 => home.command(&["work", TASK, "--verify", "sleep 0.4"]),
                 None => home.command(&["work", TASK]),
@@ -193,12 +196,12 @@ fn a_worker_that_is_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_waits_for_a_person_has_its_own_exit_code() {
+fn escalated_work_exits_6() {
     let home = project();
     let ran = home.run(&["work", TASK, "--review", "always"]);
     assert_eq!(ran.code, 6, "{}", ran.err);
     assert!(
-        ran.out.contains("escalated") && ran.err.contains("it waits for you"),
+        ran.out.contains("escalated") && ran.err.contains("it waits for your decision"),
         "{} {}",
         ran.out,
         ran.err
@@ -207,25 +210,29 @@ fn what_waits_for_a_person_has_its_own_exit_code() {
 }
 
 #[test]
-fn limits_end_a_worker_and_say_so() {
-    let stubborn = |_: usize, captured: &Captured| match last(captured)["tool_name"].as_str() {
-        Some("ollama_request_draft") => Reply::Answer(Answer::calling(
+fn work_stops_at_its_limits_of_rejections_and_steps() {
+    let stubborn = |_: usize, captured: &CapturedRequest| match last(captured)["tool_name"].as_str()
+    {
+        Some("ollama_request_draft") => FakeReply::Answer(FakeAnswer::calling(
             "ollama_write_draft",
             json!({"draft_path": "a.py.t.draft", "content": "LOG = '/home/ann/log'\n"}),
         )),
-        Some("ollama_write_draft") => Reply::Answer(Answer::calling(
+        Some("ollama_write_draft") => FakeReply::Answer(FakeAnswer::calling(
             "ollama_submit_draft",
             json!({"draft_path": "a.py.t.draft", "original_path": "a.py", "task_id": "t", "change_summary": ""}),
         )),
-        _ => Reply::Answer(Answer::calling("ollama_request_draft", json!({"source_path": "a.py"}))),
+        _ => FakeReply::Answer(FakeAnswer::calling(
+            "ollama_request_draft",
+            json!({"source_path": "a.py"}),
+        )),
     };
-    let fake = FakeProvider::answering(Kind::Ollama, stubborn);
+    let fake = FakeProvider::answering(FakeKind::Ollama, stubborn);
     let home = with(&fake);
     let base = ["work", "do it", "--provider", "ollama", "--task-id", "t"];
     let ran = home.run(&[&base[..], &["--max-rejections", "2"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.out.matches("rejected").count(), 2, "{}", ran.out);
-    assert!(ran.err.contains("it stopped after 2 rejections"), "{}", ran.err);
+    assert!(ran.err.contains("stopped after 2 rejections"), "{}", ran.err);
     let ran = home.run(&[&base[..], &["--max-steps", "4"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(ran.err.contains("4 steps"), "{}", ran.err);
@@ -233,20 +240,20 @@ fn limits_end_a_worker_and_say_so() {
 }
 
 #[test]
-fn a_model_without_tools_works_by_text_only_if_that_was_asked_for() {
-    let silent = |_: usize, captured: &Captured| match captured.body["tools"].is_array() {
-        true => Reply::text("I would add a flag."),
-        false => Reply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
+fn model_without_tool_calls_needs_text_or_auto_mode() {
+    let silent = |_: usize, captured: &CapturedRequest| match captured.body["tools"].is_array() {
+        true => FakeReply::text("I would add a flag."),
+        false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
     };
-    let fake = FakeProvider::answering(Kind::Ollama, silent);
+    let fake = FakeProvider::answering(FakeKind::Ollama, silent);
     let home = with(&fake);
     let task = "Give watchdog.py a version";
     let ran = home.run(&["work", task, "--provider", "ollama"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("nothing was handed in"), "{}", ran.out);
+    assert!(ran.out.contains("nothing was submitted"), "{}", ran.out);
     let ran = home.run(&["work", task, "--provider", "ollama", "--mode", "auto"]);
-    assert!(ran.err.contains("going on without tools: the model called no tools"), "{}", ran.err);
-    // Ten lines of eleven would be gone.
+    assert!(ran.err.contains("continuing without tools: the model called no tools"), "{}", ran.err);
+    // The change would delete ten of eleven lines.
     assert_eq!(ran.code, 6, "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("[deletion]"), "{}", ran.out);
     let ran = home.run(&["work", "do something", "--provider", "ollama", "--mode", "text"]);
@@ -256,9 +263,8 @@ fn a_model_without_tools_works_by_text_only_if_that_was_asked_for() {
     assert_eq!(fake.take_complaints(), [] as [&str; 0]);
 }
 
-/// Whatever a model asks for, it sees nothing that it may not.
 #[test]
-fn a_hostile_model_sees_and_changes_nothing_that_it_may_not() {
+fn hostile_tool_calls_are_refused_and_reveal_no_secret() {
     let tries = [
         ("read_file", json!({"path": ".env"})),
         ("read_file", json!({"path": "../secret"})),
@@ -273,10 +279,13 @@ fn a_hostile_model_sees_and_changes_nothing_that_it_may_not() {
         ("run_shell", json!({"command": "id"})),
     ];
     let count = tries.len();
-    let fake = FakeProvider::answering(Kind::Ollama, move |number, _| match tries.get(number) {
-        Some((name, arguments)) => Reply::Answer(Answer::calling(name, arguments.clone())),
-        None => Reply::text("I give up."),
-    });
+    let fake =
+        FakeProvider::answering(FakeKind::Ollama, move |number, _| match tries.get(number) {
+            Some((name, arguments)) => {
+                FakeReply::Answer(FakeAnswer::calling(name, arguments.clone()))
+            }
+            None => FakeReply::text("I give up."),
+        });
     let home = with(&fake);
     home.write(".env", "KEY=secret-of-the-house");
     std::fs::write(home.folder.path().join("secret"), "secret-of-the-house").unwrap();
@@ -289,25 +298,25 @@ fn a_hostile_model_sees_and_changes_nothing_that_it_may_not() {
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
 }
 
-/// Whoever calls tools can do it: the same work through every provider.
 #[test]
-fn every_provider_that_calls_tools_can_work() {
+fn work_succeeds_with_every_provider_that_supports_tools() {
     let draft = "_handoff/drafts/watchdog.py.t.draft";
     let changed = WATCHDOG.replace("import sys\n", "import sys\n\nVERSION = 1\n");
     for (kind, name) in [
-        (Kind::Anthropic, "anthropic"),
-        (Kind::OpenAi, "openai"),
-        (Kind::Google, "google"),
-        (Kind::Groq, "groq"),
-        (Kind::OpenRouter, "openrouter"),
-        (Kind::Ollama, "ollama"),
+        (FakeKind::Anthropic, "anthropic"),
+        (FakeKind::OpenAi, "openai"),
+        (FakeKind::Google, "google"),
+        (FakeKind::Groq, "groq"),
+        (FakeKind::OpenRouter, "openrouter"),
+        (FakeKind::Ollama, "ollama"),
     ] {
-        let call = |name: &str, arguments: Value| Reply::Answer(Answer::calling(name, arguments));
-        // Two at once, as some do.
-        let mut first = Answer::calling("list_files", json!({}));
+        let call =
+            |name: &str, arguments: Value| FakeReply::Answer(FakeAnswer::calling(name, arguments));
+        // Some models call two tools at once.
+        let mut first = FakeAnswer::calling("list_files", json!({}));
         first.tool_calls.push(("read_file".to_owned(), json!({"path": "src/watchdog.py"})));
         let script = [
-            Reply::Answer(first),
+            FakeReply::Answer(first),
             call("ollama_request_draft", json!({"source_path": "src/watchdog.py", "task_id": "t"})),
             call("ollama_write_draft", json!({"draft_path": draft, "content": changed})),
             call(
@@ -315,7 +324,7 @@ fn every_provider_that_calls_tools_can_work() {
                 json!({"draft_path": draft, "original_path": "src/watchdog.py", "task_id": "t",
                        "change_summary": "a version"}),
             ),
-            Reply::text("Done."),
+            FakeReply::text("Done."),
         ];
         let fake = FakeProvider::scripted(kind, script);
         let home = Home::with(kind, &fake);
@@ -327,9 +336,10 @@ fn every_provider_that_calls_tools_can_work() {
     }
 }
 
-/// What was not taken of one answer is no part of the next, and old keys in a file are no part of a summary.
+/// No file of an invalid answer is applied. The summary excludes file contents, so a key that is already in a file does
+/// not reject the next answer.
 #[test]
-fn answers_by_text_stand_for_themselves() {
+fn invalid_text_answer_is_discarded_as_a_whole() {
     let key = ["TOKEN = \"ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o\""].concat();
     let old = format!("{key}\nx = 1\n");
     let answers = [
@@ -337,7 +347,7 @@ fn answers_by_text_stand_for_themselves() {
         "FILE: README.md\n```\n# A\n```sh\nmake\n```\nmore\n```\n".to_owned(),
         format!("Here.\n\nFILE: a.py\n```\n{}```\n", old.replace("x = 1", "x = 2")),
     ];
-    let fake = FakeProvider::scripted(Kind::Ollama, answers.map(Reply::text));
+    let fake = FakeProvider::scripted(FakeKind::Ollama, answers.map(FakeReply::text));
     let home = with(&fake).set("ASSIZE_DRAFT_READABLE", "a.py");
     home.write("a.py", &old);
     home.write("b.py", "x = 1\n");
@@ -346,7 +356,7 @@ fn answers_by_text_stand_for_themselves() {
     assert_eq!(home.text("b.py"), "x = 1\n");
     assert!(home.text("a.py").ends_with("x = 2\n"));
     assert!(!home.work().join("README.md").exists());
-    for (file, why) in [("src", "it is a folder"), (".env", "may hold secrets")] {
+    for (file, why) in [("src", "it is a folder"), (".env", "may contain secrets")] {
         home.write(".env", "KEY=1");
         let args = ["work", "x", "--provider", "ollama", "--mode", "text", "--file", file];
         let ran = home.run(&args);

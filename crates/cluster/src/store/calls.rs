@@ -1,21 +1,21 @@
-//! Calls to models, noted before they are sent and when they are over: should whoever makes them die, the next one
-//! knows what may have been paid for besides what was recorded.
+//! Model calls, stored before they are sent and when they have ended. If the lease holder dies, the next one knows which
+//! calls may have been paid for without a recorded answer.
 
-use assize_run::{CallState, Lease, Noted, RunId, StoreError};
+use assize_run::{CallState, Lease, RunId, StoreError, StoredCall};
 use async_nats::HeaderMap;
 use tokio::time::Instant;
 
 use super::ClusterStore;
 use super::wire::{self, CALLS};
-use crate::link::{More, Reading};
+use crate::link::{ReadFlow, ReadSelection};
 
 impl ClusterStore {
-    /// Notes how far a call is, under its number in this life of the run.
+    /// Stores the state of a call under its number in this epoch of the run.
     pub(super) async fn write_call(
         &self,
         claim: &Lease,
         number: u64,
-        noted: Noted,
+        noted: StoredCall,
     ) -> Result<(), StoreError> {
         let payload = serde_json::to_vec(&noted).map_err(|error| self.link.failed(error))?;
         let subject = self.subject(format!("call.{}.{}.{number}", claim.run, claim.epoch));
@@ -25,11 +25,12 @@ impl ClusterStore {
             if noted.how == CallState::Answered {
                 return Ok(());
             }
-            // Only then it is looked: whoever takes the run sees the note, or is seen.
+            // Check for a later claim only after the write: then either the next lease holder sees this call, or this
+            // check sees its claim.
             if self.get(wire::turn(&claim.run, claim.epoch + 1)).await?.is_some() {
                 break;
             }
-            // After a long wait the claim may be lost by now, and a call is only made under it.
+            // If the write took long, the lease may be lost by now: check again, because only the lease holder may call.
             let times = self.link.options.times;
             if noted.how != CallState::Sent || begun.elapsed() < times.noting() {
                 return Ok(());
@@ -41,23 +42,26 @@ impl ClusterStore {
         }
         match noted.how {
             CallState::Sent => Err(StoreError::Fenced(claim.run.clone())),
-            // The last word of whoever had the run counts.
+            // The end of a call counts even after the lease is lost.
             CallState::Answered | CallState::Lost | CallState::Free => Ok(()),
         }
     }
 
-    /// All calls of a run, each with the life in which it was made.
-    pub(super) async fn read_calls(&self, run: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+    /// All calls of a run, each with its epoch.
+    pub(super) async fn read_calls(
+        &self,
+        run: &RunId,
+    ) -> Result<Vec<(u64, StoredCall)>, StoreError> {
         let filter = self.subject(format!("call.{run}.>"));
-        let reading = Reading { stream: CALLS, filter, from: 1, last_of_each: false };
+        let reading = ReadSelection { stream: CALLS, filter, from: 1, last_of_each: false };
         let mut calls = Vec::new();
-        // After what the cluster is called and what this is: the run, its life, a number.
-        let life = self.subject("call".to_owned()).split('.').count() + 1;
+        // Subject: cluster name, `call`, run id, epoch, call number.
+        let epoch_index = self.subject("call".to_owned()).split('.').count() + 1;
         self.link
             .read(reading, |found| {
                 let noted = self.link.parse(&found.payload)?;
-                calls.push((found.word(life).parse().unwrap_or_default(), noted));
-                Ok(More::Wanted)
+                calls.push((found.word(epoch_index).parse().unwrap_or_default(), noted));
+                Ok(ReadFlow::Wanted)
             })
             .await?;
         Ok(calls)

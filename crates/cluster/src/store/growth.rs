@@ -1,4 +1,4 @@
-//! Hears of what is written, whoever writes it.
+//! Waits for new messages in a log, written by any process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,120 +11,130 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::wire::{EVENTS, RUNS};
-use crate::error::Trouble;
-use crate::link::{Link, More, Reading};
+use crate::error::NatsError;
+use crate::link::{NatsConnection, ReadFlow, ReadSelection};
 
-/// The servers may forget whoever listens; so now and then it is looked.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Poll interval, because the servers may drop a subscription unnoticed.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One log that grows.
+/// Waits for new messages of one log.
 #[derive(Debug)]
-pub(super) struct Growth {
+pub(super) struct LogFollower {
     stream: &'static str,
     filter: &'static str,
-    listening: Mutex<Option<(watch::Receiver<Heard>, AbortOnDropHandle<()>)>>,
+    follower: Mutex<Option<(watch::Receiver<Latest>, AbortOnDropHandle<()>)>>,
 }
 
-/// The last that was heard of: its place, and how many events it has.
+/// Latest message that was received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Heard {
-    /// Somebody listens.
-    begun: bool,
-    place: u64,
+struct Latest {
+    /// Whether the subscription is active.
+    subscribed: bool,
+    sequence: u64,
+    /// Number of events in the message.
     events: u64,
 }
 
-impl Heard {
-    fn is_beyond(self, place: u64, seen: u64) -> bool {
-        self.place > place || self.place == place && self.events > seen
+impl Latest {
+    fn is_beyond(self, sequence: u64, seen: u64) -> bool {
+        self.sequence > sequence || self.sequence == sequence && self.events > seen
     }
 }
 
-impl Growth {
-    pub(super) fn of(stream: &'static str, filter: &'static str) -> Growth {
-        Growth { stream, filter, listening: Mutex::default() }
+impl LogFollower {
+    pub(super) fn of(stream: &'static str, filter: &'static str) -> LogFollower {
+        LogFollower { stream, filter, follower: Mutex::default() }
     }
 
-    /// Waits until there is something beyond a place, or more in it than was seen.
+    /// Waits for a message after `sequence`, or for more than `seen` events in that message.
     pub(super) async fn beyond(
         &self,
-        link: &Arc<Link>,
-        place: u64,
+        link: &Arc<NatsConnection>,
+        sequence: u64,
         seen: u64,
     ) -> Result<(), StoreError> {
-        // First it is listened, then looked, so that nothing falls between.
-        let mut heard = self.listen(link);
-        let _ = tokio::time::timeout(LOOK_AGAIN, heard.wait_for(|heard| heard.begun)).await;
+        // Subscribe before reading, so that a message written in between is not missed.
+        let mut latest = self.subscribe(link);
+        let _ = tokio::time::timeout(POLL_INTERVAL, latest.wait_for(|one| one.subscribed)).await;
         loop {
-            if self.is_there(link, place, seen).await? {
+            if self.exists(link, sequence, seen).await? {
                 return Ok(());
             }
-            let beyond = heard.wait_for(|heard| heard.is_beyond(place, seen));
-            if let Ok(Ok(_)) = tokio::time::timeout(LOOK_AGAIN, beyond).await {
+            let beyond = latest.wait_for(|one| one.is_beyond(sequence, seen));
+            if let Ok(Ok(_)) = tokio::time::timeout(POLL_INTERVAL, beyond).await {
                 return Ok(());
             }
         }
     }
 
-    /// Whether there is something already.
-    async fn is_there(&self, link: &Link, place: u64, seen: u64) -> Result<bool, StoreError> {
+    /// Whether the stream already has a message after `sequence`, or more than `seen` events in that message.
+    async fn exists(
+        &self,
+        link: &NatsConnection,
+        sequence: u64,
+        seen: u64,
+    ) -> Result<bool, StoreError> {
         let filter = link.subject(self.filter);
-        let reading =
-            Reading { stream: self.stream, filter, from: place.max(1), last_of_each: false };
-        let mut there = false;
+        let reading = ReadSelection {
+            stream: self.stream,
+            filter,
+            from: sequence.max(1),
+            last_of_each: false,
+        };
+        let mut exists = false;
         link.read(reading, |found| {
             let events = match self.stream {
                 RUNS => found.header(EVENTS).and_then(|count| count.parse().ok()).unwrap_or(0),
                 _ => 1,
             };
-            let heard = Heard { begun: true, place: found.sequence, events };
-            there = events > 0 && heard.is_beyond(place, seen);
-            Ok(if there { More::Enough } else { More::Wanted })
+            let one = Latest { subscribed: true, sequence: found.sequence, events };
+            exists = events > 0 && one.is_beyond(sequence, seen);
+            Ok(if exists { ReadFlow::Enough } else { ReadFlow::Wanted })
         })
         .await?;
-        Ok(there)
+        Ok(exists)
     }
 
-    fn listen(&self, link: &Arc<Link>) -> watch::Receiver<Heard> {
-        let mut listening = self.listening.lock();
-        if let Some((heard, task)) = &*listening
+    fn subscribe(&self, link: &Arc<NatsConnection>) -> watch::Receiver<Latest> {
+        let mut follower = self.follower.lock();
+        if let Some((latest, task)) = &*follower
             && !task.is_finished()
         {
-            return heard.clone();
+            return latest.clone();
         }
-        let (tell, heard) = watch::channel(Heard::default());
+        let (sender, latest) = watch::channel(Latest::default());
         let (link, stream, filter) = (Arc::clone(link), self.stream, self.filter);
-        let task = tokio::spawn(async move { follow(&link, stream, filter, &tell).await });
-        *listening = Some((heard.clone(), AbortOnDropHandle::new(task)));
-        heard
+        let task = tokio::spawn(async move { follow(&link, stream, filter, &sender).await });
+        *follower = Some((latest.clone(), AbortOnDropHandle::new(task)));
+        latest
     }
 }
 
-/// Tells of each message as it comes, for as long as anybody might want to know.
+/// Reports each new message to `sender`, until the task is aborted.
 async fn follow(
-    link: &Link,
+    link: &NatsConnection,
     stream: &'static str,
     filter: &'static str,
-    tell: &watch::Sender<Heard>,
+    sender: &watch::Sender<Latest>,
 ) {
     let mut patience = link.patience();
     loop {
-        let followed = follow_once(link, stream, filter, tell).await;
+        let followed = follow_once(link, stream, filter, sender).await;
         if let Err(error) = patience.heed(followed).await {
-            tracing::warn!(%error, "it is not heard what others write");
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tracing::warn!(%error, "cannot follow a stream");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 async fn follow_once(
-    link: &Link,
+    link: &NatsConnection,
     stream: &'static str,
     filter: &'static str,
-    tell: &watch::Sender<Heard>,
-) -> Result<(), Trouble> {
-    // After a break it goes on where it was.
-    let deliver_policy = match tell.borrow().place {
+    sender: &watch::Sender<Latest>,
+) -> Result<(), NatsError> {
+    // After an interruption, continue after the last message.
+    let deliver_policy = match sender.borrow().sequence {
         0 => DeliverPolicy::New,
         last => DeliverPolicy::ByStartSequence { start_sequence: last + 1 },
     };
@@ -136,15 +146,16 @@ async fn follow_once(
     };
     let consumer = link.stream(stream).await?.create_consumer(config).await?;
     let mut messages = consumer.messages().await?;
-    tell.send_modify(|heard| heard.begun = true);
+    sender.send_modify(|latest| latest.subscribed = true);
     while let Some(message) = messages.next().await {
-        let message = message.map_err(|error| Trouble::Silent(error.to_string()))?;
+        let message = message.map_err(|error| NatsError::Silent(error.to_string()))?;
         let Ok(info) = message.info() else { continue };
         let count = message.headers.as_ref().and_then(|headers| headers.get(EVENTS));
         let events = count.and_then(|count| count.as_str().parse().ok());
         let events = events.unwrap_or(u64::from(stream != RUNS));
         if events > 0 {
-            tell.send_replace(Heard { begun: true, place: info.stream_sequence, events });
+            let sequence = info.stream_sequence;
+            sender.send_replace(Latest { subscribed: true, sequence, events });
         }
     }
     Ok(())

@@ -1,32 +1,32 @@
-//! How a run stands, by what was written about it.
+//! State of a run, computed from its messages.
 //!
-//! The servers hold no locks and compare nothing: they keep what is written once, in one order. So the
-//! order decides. A turn counts if it is the next and the run is not done; an end counts if its epoch
-//! is the one that has the run; a record counts if its epoch had the run when it was written. Everybody who
-//! reads comes to the same, also about what came too late.
+//! The servers provide no locks: they only store messages in one order, each subject once. So the order decides. A
+//! *turn* is a change of the lease: a claim, a stop or a removal. It is valid if it is the next one and the run is not
+//! done. An end is valid if its epoch holds the lease. A record is valid if its epoch held the lease when the record
+//! was written. Every reader gets the same result, also for messages that were written too late.
 
 use assize_run::{Run, RunId, RunStatus};
 
-use super::wire::{Born, Ended, Turn, TurnKind};
+use super::wire::{EndMessage, LeaseChange, LeaseChangeKind, RunCreated};
 
-/// A run, as far as its messages were read.
+/// State of a run, from the messages read so far.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct RunTimeline {
     pub(super) run: Run,
-    /// Since which place each epoch has had it, the first first.
+    /// Each epoch with the sequence number from which it holds the lease, in ascending order.
     epochs: Vec<(u64, u64)>,
-    /// The number of the last turn, whether it counted or not.
+    /// Number of the last turn, valid or not.
     pub(super) last_turn: u64,
     pub(super) removed: bool,
-    /// The subject under which it was asked for.
+    /// Subject of its idempotency key.
     pub(super) once: Option<String>,
 }
 
-impl Life {
-    pub(super) fn begin(id: RunId, place: u64, born: Born) -> Life {
+impl RunTimeline {
+    pub(super) fn begin(id: RunId, sequence: u64, born: RunCreated) -> RunTimeline {
         let run = Run {
             id,
-            number: place,
+            number: sequence,
             kind: born.kind,
             title: born.title,
             status: RunStatus::Running,
@@ -39,46 +39,52 @@ impl Life {
             result: None,
             error: None,
         };
-        Life { run, epochs: vec![(1, place)], last_turn: 1, removed: false, once: born.once }
+        RunTimeline {
+            run,
+            epochs: vec![(1, sequence)],
+            last_turn: 1,
+            removed: false,
+            once: born.once,
+        }
     }
 
-    /// The next message is that somebody takes it. Whether that counts.
-    pub(super) fn turn(&mut self, epoch: u64, place: u64, turn: Turn) -> bool {
+    /// Applies the next turn. Returns whether it is valid.
+    pub(super) fn turn(&mut self, epoch: u64, sequence: u64, turn: LeaseChange) -> bool {
         if epoch <= self.last_turn {
             return false;
         }
         self.last_turn = epoch;
         let running = self.run.status == RunStatus::Running;
-        let counts = match &turn.kind {
-            TurnKind::Claimed { .. } => self.run.status != RunStatus::Done,
-            TurnKind::Stopped { .. } => running,
-            TurnKind::Removed => true,
+        let valid = match &turn.kind {
+            LeaseChangeKind::Claimed { .. } => self.run.status != RunStatus::Done,
+            LeaseChangeKind::Stopped { .. } => running,
+            LeaseChangeKind::Removed => true,
         };
-        if !counts || self.removed {
+        if !valid || self.removed {
             return false;
         }
-        self.epochs.push((epoch, place));
+        self.epochs.push((epoch, sequence));
         let run = &mut self.run;
         run.epoch = epoch;
         run.updated = turn.at;
         match turn.kind {
-            TurnKind::Claimed { holder } => {
+            LeaseChangeKind::Claimed { holder } => {
                 run.status = RunStatus::Running;
                 run.holder = Some(holder);
                 (run.result, run.error) = (None, None);
             }
-            TurnKind::Stopped { reason, .. } => {
+            LeaseChangeKind::Stopped { reason, .. } => {
                 run.status = RunStatus::Cancelled;
                 run.holder = None;
                 run.error = Some(reason);
             }
-            TurnKind::Removed => self.removed = true,
+            LeaseChangeKind::Removed => self.removed = true,
         }
         true
     }
 
-    /// The next message is that it ended. Whether that counts.
-    pub(super) fn ended(&mut self, epoch: u64, ended: Ended) -> bool {
+    /// Applies the end of the run. Returns whether it is valid.
+    pub(super) fn ended(&mut self, epoch: u64, ended: EndMessage) -> bool {
         if epoch != self.run.epoch || self.removed {
             return false;
         }
@@ -90,10 +96,10 @@ impl Life {
         true
     }
 
-    /// Whether what an epoch wrote at this place counts: it had the run then.
-    pub(super) fn counts(&self, epoch: u64, place: u64) -> bool {
-        let had = self.epochs.iter().rev().find(|(_, since)| *since <= place);
-        had.is_some_and(|(had, _)| *had == epoch)
+    /// Whether the epoch held the lease when the message with this sequence number was written.
+    pub(super) fn counts(&self, epoch: u64, sequence: u64) -> bool {
+        let holder = self.epochs.iter().rev().find(|(_, since)| *since <= sequence);
+        holder.is_some_and(|(holder, _)| *holder == epoch)
     }
 }
 
@@ -105,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn life() -> Life {
-        let born = Born {
+    fn life() -> RunTimeline {
+        let born = RunCreated {
             at: 1,
             kind: RunKind::Debate,
             title: "one".to_owned(),
@@ -116,23 +122,23 @@ mod tests {
             artifacts: Vec::new(),
             once: None,
         };
-        Life::begin("debate-one".parse().unwrap(), 10, born)
+        RunTimeline::begin("debate-one".parse().unwrap(), 10, born)
     }
 
-    fn claimed(holder: &str) -> Turn {
-        Turn { at: 2, kind: TurnKind::Claimed { holder: holder.to_owned() } }
+    fn claimed(holder: &str) -> LeaseChange {
+        LeaseChange { at: 2, kind: LeaseChangeKind::Claimed { holder: holder.to_owned() } }
     }
 
-    fn ended(status: RunStatus) -> Ended {
-        Ended { at: 3, status, result: None, error: None, events: Vec::new() }
+    fn ended(status: RunStatus) -> EndMessage {
+        EndMessage { at: 3, status, result: None, error: None, events: Vec::new() }
     }
 
     #[test]
-    fn what_comes_after_a_turn_is_the_next_ones() {
+    fn writes_after_a_claim_are_valid_for_the_new_epoch_only() {
         let mut life = life();
         assert!(life.counts(1, 11));
         assert!(life.turn(2, 20, claimed("b")));
-        // What the first one wrote before counts, and what it wrote after does not.
+        // Messages of epoch 1 are valid before the claim, and invalid after it.
         assert!(life.counts(1, 19) && !life.counts(1, 21));
         assert!(life.counts(2, 21) && !life.counts(2, 19));
         assert!(!life.ended(1, ended(RunStatus::Done)));
@@ -140,26 +146,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_not_taken_and_not_stopped() {
+    fn done_run_can_be_removed_but_not_claimed_or_stopped() {
         let mut life = life();
         assert!(life.ended(1, ended(RunStatus::Done)));
         assert!(!life.turn(2, 20, claimed("b")));
-        let stopped = TurnKind::Stopped { reason: "late".to_owned(), events: Vec::new() };
-        assert!(!life.turn(3, 21, Turn { at: 4, kind: stopped }));
-        // Both have used up their numbers, and changed nothing.
+        let stopped = LeaseChangeKind::Stopped { reason: "late".to_owned(), events: Vec::new() };
+        assert!(!life.turn(3, 21, LeaseChange { at: 4, kind: stopped }));
+        // Both turns used up their numbers, but changed nothing.
         assert_eq!((life.run.epoch, life.last_turn, life.run.status), (1, 3, RunStatus::Done));
         assert!(life.counts(1, 22));
-        assert!(life.turn(4, 30, Turn { at: 5, kind: TurnKind::Removed }));
+        assert!(life.turn(4, 30, LeaseChange { at: 5, kind: LeaseChangeKind::Removed }));
         assert!(life.removed && !life.counts(1, 31));
     }
 
     #[test]
-    fn what_failed_is_taken_up_again() {
+    fn failed_run_can_be_claimed_once_per_epoch() {
         let mut life = life();
         assert!(life.ended(1, ended(RunStatus::Failed)));
         assert!(life.turn(2, 20, claimed("b")));
         assert_eq!((life.run.status, life.run.epoch), (RunStatus::Running, 2));
-        // The same turn once more is none.
+        // A second claim with the same number is ignored.
         assert!(!life.turn(2, 21, claimed("c")));
         assert_eq!(life.run.holder.as_deref(), Some("b"));
     }

@@ -1,4 +1,4 @@
-//! What outlives a process, on the servers of a cluster.
+//! Store of runs on NATS `JetStream`.
 
 mod beneath;
 mod calls;
@@ -12,11 +12,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Record};
+use assize_graph::{Appended, EffectRecord, GraphEvent};
 use assize_run::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, Ending, EventQuery, IdempotencyKey, Lease,
-    Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunStatus, Store, StoreError,
-    StoredEvent,
+    NewAuditEntry, NewRun, Run, RunFilter, RunId, RunStatus, Store, StoreError, StoreLog,
+    StoredCall, StoredEvent,
 };
 use assize_types::{Fingerprint, unix_millis};
 use async_nats::HeaderMap;
@@ -25,33 +25,33 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::link::{Created, Link, More, Reading};
-use growth::Growth;
-use life::Life;
-use pieces::Packed;
-use view::View;
+use crate::link::{CreateResult, NatsConnection, ReadFlow, ReadSelection};
+use growth::LogFollower;
+use life::RunTimeline;
+use pieces::PackedMessage;
+use view::RunsView;
 use wire::{
-    AUDIT, Asked, Born, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, Ended, Kind, PIECES, RUNS, TurnKind,
-    Used, Written, event_ids,
+    AUDIT, ArtifactMessage, CALLS, EVENTS, EVENTS_OF_A_MESSAGE, EndMessage, KeyedRun,
+    LeaseChangeKind, PIECES, RUNS, RecordMessage, RunCreated, RunMessageKind, event_ids,
 };
 
-/// The streams that it is made of.
+/// Streams of the store.
 pub(crate) const STREAMS: [&str; 4] = [RUNS, PIECES, CALLS, AUDIT];
 
-/// What is kept in streams of NATS `JetStream`.
+/// Store of runs in streams of NATS `JetStream`.
 #[derive(Debug)]
 pub struct ClusterStore {
-    link: Arc<Link>,
-    view: tokio::sync::Mutex<View>,
-    /// Runs that are known to have been there.
+    link: Arc<NatsConnection>,
+    view: tokio::sync::Mutex<RunsView>,
+    /// Runs that are known to exist or to have existed.
     known: Mutex<HashSet<RunId>>,
-    events: Growth,
-    audit: Growth,
+    events: LogFollower,
+    audit: LogFollower,
 }
 
 impl ClusterStore {
-    pub(crate) async fn open(link: Arc<Link>) -> Result<ClusterStore, StoreError> {
-        for (stream, subjects, one_of_each) in [
+    pub(crate) async fn open(link: Arc<NatsConnection>) -> Result<ClusterStore, StoreError> {
+        for (stream, subjects, last_only) in [
             (RUNS, vec!["run.>", "asked.*"], false),
             (PIECES, vec!["piece.>"], true),
             (CALLS, vec!["call.>"], true),
@@ -61,17 +61,17 @@ impl ClusterStore {
                 name: link.stream_name(stream),
                 subjects: subjects.into_iter().map(|subject| link.subject(subject)).collect(),
                 num_replicas: link.options.replicas,
-                max_messages_per_subject: if one_of_each { 1 } else { -1 },
+                max_messages_per_subject: if last_only { 1 } else { -1 },
                 ..Config::default()
             };
             link.set_up(config).await?;
         }
-        let (events, audit) = (Growth::of(RUNS, "run.>"), Growth::of(AUDIT, "audit.*"));
+        let (events, audit) = (LogFollower::of(RUNS, "run.>"), LogFollower::of(AUDIT, "audit.*"));
         Ok(ClusterStore { link, view: Default::default(), known: Mutex::default(), events, audit })
     }
 }
 
-fn with_events(mut packed: Packed, count: usize) -> Packed {
+fn with_events(mut packed: PackedMessage, count: usize) -> PackedMessage {
     if count > 0 {
         packed.headers.insert(EVENTS, count.to_string().as_str());
     }
@@ -84,10 +84,10 @@ impl Store for ClusterStore {
         let mut id = RunId::random(new.kind);
         let once = new.once.as_ref().map(|once| wire::asked(&once.key));
         if let (Some(once), Some(subject)) = (&new.once, &once) {
-            let asked = Asked { run: id.clone(), request: once.request };
+            let asked = KeyedRun { run: id.clone(), request: once.request };
             let packed = self.link.pack(&id, &asked, None::<&()>).await?;
-            if let Created::Theirs(found) = self.create(subject.clone(), packed).await? {
-                let asked: Asked = self.link.parse(&found.payload)?;
+            if let CreateResult::Theirs(found) = self.create(subject.clone(), packed).await? {
+                let asked: KeyedRun = self.link.parse(&found.payload)?;
                 match self.life(&asked.run).await {
                     Ok(_) => {
                         let same = asked.request == once.request;
@@ -97,20 +97,24 @@ impl Store for ClusterStore {
                     Err(error) => return Err(error),
                 }
                 if self.get(wire::turn(&asked.run, 2)).await?.is_some() {
-                    // It was, and whoever removes it has not come that far.
+                    // That run was removed, but its key is not removed yet: remove it and start again.
                     self.remove_message(found.sequence).await?;
                     return self.create_run(new, holder).await;
                 }
-                // Whoever asked did not come to make it. One of us does.
+                // The first request has not created its run yet, or died before: create the run with the same id.
                 id = asked.run;
             }
         }
         let mut artifacts = Vec::new();
         for (name, bytes) in &new.artifacts {
             let (hash, _) = self.link.put_pieces(&id, bytes).await?;
-            artifacts.push(Used { name: name.clone(), id: hash, bytes: bytes.len() as u64 });
+            artifacts.push(ArtifactMessage {
+                name: name.clone(),
+                id: hash,
+                bytes: bytes.len() as u64,
+            });
         }
-        let mut born = Born {
+        let mut born = RunCreated {
             at: unix_millis(),
             kind: new.kind,
             title: new.title,
@@ -126,16 +130,16 @@ impl Store for ClusterStore {
         loop {
             let packed = self.link.pack(&id, &born, Some(&light)).await?;
             match self.create(wire::born(&id), packed).await? {
-                Created::Ours(place) => {
+                CreateResult::Ours(sequence) => {
                     self.know(&id);
-                    let life = Life::begin(id.clone(), place, born);
+                    let life = RunTimeline::begin(id.clone(), sequence, born);
                     return Ok((life.run, Lease { run: id, epoch: 1 }));
                 }
-                Created::Theirs(_) if once.is_some() => {
+                CreateResult::Theirs(_) if once.is_some() => {
                     return Err(StoreError::AskedBefore { run: id, same: true });
                 }
-                // A name that somebody has: as good as never.
-                Created::Theirs(_) => id = RunId::random(born.kind),
+                // The random id is already used, which is very unlikely.
+                CreateResult::Theirs(_) => id = RunId::random(born.kind),
             }
         }
     }
@@ -145,7 +149,7 @@ impl Store for ClusterStore {
         once: &IdempotencyKey,
     ) -> Result<Option<(RunId, bool)>, StoreError> {
         let Some(found) = self.get(wire::asked(&once.key)).await? else { return Ok(None) };
-        let asked: Asked = self.link.parse(&found.payload)?;
+        let asked: KeyedRun = self.link.parse(&found.payload)?;
         match self.life(&asked.run).await {
             Ok(_) => Ok(Some((asked.run, asked.request == once.request))),
             Err(StoreError::NoSuchRun(_)) => Ok(None),
@@ -165,7 +169,7 @@ impl Store for ClusterStore {
                 true => runs.push(run),
                 false => match self.life(&run.id).await {
                     Ok(life) => runs.push(life.run),
-                    // Removed meanwhile.
+                    // The run was removed meanwhile.
                     Err(StoreError::NoSuchRun(_)) => {}
                     Err(error) => return Err(error),
                 },
@@ -188,8 +192,8 @@ impl Store for ClusterStore {
             if seen.is_some_and(|seen| seen != life.run.epoch) {
                 return Err(StoreError::Fenced(id.clone()));
             }
-            let kind = TurnKind::Claimed { holder: holder.to_owned() };
-            // If somebody was faster, it is looked at anew.
+            let kind = LeaseChangeKind::Claimed { holder: holder.to_owned() };
+            // If another process was faster, check the new state.
             if let Some(claim) = self.take_turn(&life, kind).await? {
                 self.know(id);
                 return Ok(claim);
@@ -200,8 +204,8 @@ impl Store for ClusterStore {
     async fn append(
         &self,
         claim: &Lease,
-        record: Record,
-        events: Vec<Event>,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
     ) -> Result<Appended, StoreError> {
         self.expect(&claim.run).await?;
         if let Some(earlier) = self.earlier(claim, &record.key).await? {
@@ -209,11 +213,12 @@ impl Store for ClusterStore {
         }
         let count = events.len();
         if count as u64 > EVENTS_OF_A_MESSAGE {
-            return Err(self.link.failed("a step has more events than can be kept together"));
+            let reason = format!("a step has more than {EVENTS_OF_A_MESSAGE} events");
+            return Err(self.link.failed(reason));
         }
         let subject = wire::record(&claim.run, claim.epoch, &record.key);
         let request = (record.request != Fingerprint::NONE).then_some(record.request);
-        let written = Written {
+        let written = RecordMessage {
             at: unix_millis(),
             key: record.key,
             request,
@@ -222,46 +227,51 @@ impl Store for ClusterStore {
         };
         let packed = self.link.pack(&claim.run, &written, None::<&()>).await?;
         match self.create(subject, with_events(packed, count)).await? {
-            Created::Ours(place) => {
-                self.check_ours(claim, place).await?;
-                Ok(Appended::Recorded { event_ids: event_ids(place, count).collect() })
+            CreateResult::Ours(sequence) => {
+                self.check_ours(claim, sequence).await?;
+                Ok(Appended::Recorded { event_ids: event_ids(sequence, count).collect() })
             }
-            Created::Theirs(found) => {
-                // What is there may count, and whoever comes second may still be too late.
+            CreateResult::Theirs(found) => {
+                // The existing record may be valid even though this lease is lost by now: check the lease.
                 self.check(claim, self.link.last_place(RUNS).await?).await?;
-                let written: Written = self.link.unpack(&claim.run, &found).await?;
+                let written: RecordMessage = self.link.unpack(&claim.run, &found).await?;
                 Ok(Appended::Existing(written.record()))
             }
         }
     }
 
-    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
+    async fn records(&self, id: &RunId) -> Result<Vec<EffectRecord>, StoreError> {
         let mut messages = Vec::new();
         self.written(&format!("run.{id}.>"), 1, |_, kind, found| {
-            if let Kind::Written(_) = kind {
+            if let RunMessageKind::Written(_) = kind {
                 messages.push(found);
             }
-            More::Wanted
+            ReadFlow::Wanted
         })
         .await?;
         let mut records = Vec::with_capacity(messages.len());
-        let mut unread = None;
+        let mut failed = None;
         for found in messages {
-            match self.link.unpack::<Written>(id, &found).await {
+            match self.link.unpack::<RecordMessage>(id, &found).await {
                 Ok(written) => records.push(written.record()),
-                Err(error) => unread = Some(error),
+                Err(error) => failed = Some(error),
             }
         }
-        // Nothing counts any more of what is being removed: if it is still there, all of it was.
+        // Records may be missing because the run is being removed. If the run still exists, all of them were read.
         self.life(id).await?;
-        unread.map_or(Ok(records), Err)
+        failed.map_or(Ok(records), Err)
     }
 
-    async fn note_call(&self, claim: &Lease, number: u64, noted: Noted) -> Result<(), StoreError> {
+    async fn note_call(
+        &self,
+        claim: &Lease,
+        number: u64,
+        noted: StoredCall,
+    ) -> Result<(), StoreError> {
         self.write_call(claim, number, noted).await
     }
 
-    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError> {
         self.read_calls(id).await
     }
 
@@ -273,57 +283,63 @@ impl Store for ClusterStore {
         &self,
         claim: &Lease,
         ending: Ending,
-        events: Vec<Event>,
+        events: Vec<GraphEvent>,
     ) -> Result<Vec<u64>, StoreError> {
         self.expect(&claim.run).await?;
         let count = events.len();
-        let mut ended = Ended::of(unix_millis(), ending, events);
+        let mut ended = EndMessage::of(unix_millis(), ending, events);
         let (result, events) = (ended.result.take(), std::mem::take(&mut ended.events));
         let light = serde_json::to_value(&ended).map_err(|error| self.link.failed(error))?;
         (ended.result, ended.events) = (result, events);
         let packed = self.link.pack(&claim.run, &ended, Some(&light)).await?;
         let subject = wire::ended(&claim.run, claim.epoch);
         let created = self.create(subject, with_events(packed, count)).await?;
-        // In one epoch it ends once. Whoever says so again must still have it.
-        let place = match created {
-            Created::Ours(place) => {
-                self.check_ours(claim, place).await?;
-                place
+        // A run ends once in each epoch. A repeated call succeeds if the lease is still valid.
+        let sequence = match created {
+            CreateResult::Ours(sequence) => {
+                self.check_ours(claim, sequence).await?;
+                sequence
             }
-            Created::Theirs(found) => {
+            CreateResult::Theirs(found) => {
                 self.check(claim, self.link.last_place(RUNS).await?).await?;
                 found.sequence
             }
         };
-        Ok(event_ids(place, count).collect())
+        Ok(event_ids(sequence, count).collect())
     }
 
-    async fn stop(&self, seen: &Lease, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+    async fn stop(
+        &self,
+        seen: &Lease,
+        reason: &str,
+        events: Vec<GraphEvent>,
+    ) -> Result<(), StoreError> {
         let fenced = || StoreError::Fenced(seen.run.clone());
         let life = self.life(&seen.run).await?;
         if life.run.epoch != seen.epoch || life.run.status != RunStatus::Running {
             return Err(fenced());
         }
-        let kind = TurnKind::Stopped { reason: reason.to_owned(), events };
+        let kind = LeaseChangeKind::Stopped { reason: reason.to_owned(), events };
         self.take_turn(&life, kind).await?.map(drop).ok_or_else(fenced)
     }
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
-        let most = if query.limit == 0 { usize::MAX } else { query.limit };
+        let limit = if query.limit == 0 { usize::MAX } else { query.limit };
         if query.runs.is_empty() {
-            return self.events_under("run.>", query.after, most).await;
+            return self.events_under("run.>", query.after, limit).await;
         }
-        // All up to the same place: what one tells while another is read is for the next time.
+        // Return only events up to the same id for all runs: later ones would make the next query skip events of runs
+        // that were read earlier.
         let upto = self.last_event().await?;
         let mut all = Vec::new();
         for run in &query.runs {
-            all.extend(self.events_under(&format!("run.{run}.>"), query.after, most).await?);
+            all.extend(self.events_under(&format!("run.{run}.>"), query.after, limit).await?);
         }
         if query.runs.len() > 1 {
             all.retain(|event| event.id <= upto);
         }
         all.sort_by_key(|event| event.id);
-        all.truncate(most);
+        all.truncate(limit);
         Ok(all)
     }
 
@@ -332,14 +348,14 @@ impl Store for ClusterStore {
         Ok(if last == 0 { 0 } else { last * EVENTS_OF_A_MESSAGE + EVENTS_OF_A_MESSAGE - 1 })
     }
 
-    async fn grown(&self, log: Log, beyond: u64) -> Result<(), StoreError> {
+    async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
         match log {
-            Log::Events => {
-                let place = beyond / EVENTS_OF_A_MESSAGE;
+            StoreLog::Events => {
+                let sequence = beyond / EVENTS_OF_A_MESSAGE;
                 let seen = beyond % EVENTS_OF_A_MESSAGE + 1;
-                self.events.beyond(&self.link, place, seen).await
+                self.events.beyond(&self.link, sequence, seen).await
             }
-            Log::Audit => self.audit.beyond(&self.link, beyond, u64::MAX).await,
+            StoreLog::Audit => self.audit.beyond(&self.link, beyond, u64::MAX).await,
         }
     }
 
@@ -349,7 +365,7 @@ impl Store for ClusterStore {
         if life.run.epoch != seen.epoch {
             return Err(fenced());
         }
-        self.take_turn(&life, TurnKind::Removed).await?.ok_or_else(fenced)?;
+        self.take_turn(&life, LeaseChangeKind::Removed).await?.ok_or_else(fenced)?;
         let entry = NewAuditEntry {
             actor: "user".to_owned(),
             action: "run removed".to_owned(),
@@ -369,13 +385,13 @@ impl Store for ClusterStore {
         let missing = || StoreError::NoSuchRun(run.clone());
         self.get(wire::born(run)).await?.ok_or_else(missing)?;
         let (id, _) = self.link.put_pieces(run, &bytes).await?;
-        let used = Used { name: name.to_owned(), id, bytes: bytes.len() as u64 };
+        let used = ArtifactMessage { name: name.to_owned(), id, bytes: bytes.len() as u64 };
         let packed = self.link.pack(run, &used, None::<&()>).await?;
         let subject = self.subject(wire::used(run, name));
-        let place = self.link.add(&subject, packed.headers, packed.payload).await?;
+        let sequence = self.link.add(&subject, packed.headers, packed.payload).await?;
         if let Err(error) = self.outline(run).await {
             if let StoreError::NoSuchRun(_) = &error {
-                self.take_back(run, place).await?;
+                self.take_back(run, sequence).await?;
             }
             return Err(error);
         }
@@ -390,16 +406,16 @@ impl Store for ClusterStore {
     async fn artifacts(&self, run: &RunId) -> Result<Vec<ArtifactUse>, StoreError> {
         let missing = || StoreError::NoSuchRun(run.clone());
         let found = self.get(wire::born(run)).await?.ok_or_else(missing)?;
-        let born: Born = self.link.parse(&found.payload)?;
-        let mut all: std::collections::BTreeMap<String, Used> =
+        let born: RunCreated = self.link.parse(&found.payload)?;
+        let mut all: std::collections::BTreeMap<String, ArtifactMessage> =
             born.artifacts.into_iter().map(|used| (used.name.clone(), used)).collect();
         let filter = self.subject(format!("run.{run}.used.*"));
-        let reading = Reading { stream: RUNS, filter, from: 1, last_of_each: true };
+        let reading = ReadSelection { stream: RUNS, filter, from: 1, last_of_each: true };
         self.link
             .read(reading, |found| {
-                let used: Used = self.link.parse(&found.payload)?;
+                let used: ArtifactMessage = self.link.parse(&found.payload)?;
                 all.insert(used.name.clone(), used);
-                Ok(More::Wanted)
+                Ok(ReadFlow::Wanted)
             })
             .await?;
         Ok(all.into_values().map(Into::into).collect())
@@ -417,8 +433,8 @@ impl Store for ClusterStore {
             let chained = AuditEntry::chained(id, unix_millis(), entry.clone(), previous);
             let payload = serde_json::to_vec(&chained).map_err(|error| self.link.failed(error))?;
             let subject = self.subject(format!("audit.{id}"));
-            // If somebody was faster, it follows on theirs.
-            if let Created::Ours(_) =
+            // If another process was faster, chain the entry to that process's entry.
+            if let CreateResult::Ours(_) =
                 self.link.create(AUDIT, &subject, HeaderMap::new(), payload).await?
             {
                 return Ok(chained);
@@ -427,25 +443,25 @@ impl Store for ClusterStore {
     }
 
     async fn audit_log(&self, query: AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
-        let most = if query.limit == 0 { usize::MAX } else { query.limit };
+        let limit = if query.limit == 0 { usize::MAX } else { query.limit };
         let filter = self.subject("audit.*".to_owned());
-        let reading = Reading { stream: AUDIT, filter, from: 1, last_of_each: false };
+        let reading = ReadSelection { stream: AUDIT, filter, from: 1, last_of_each: false };
         let mut all = Vec::new();
         self.link
             .read(reading, |found| {
                 let entry: AuditEntry = self.link.parse(&found.payload)?;
-                let about = query.subject.as_ref().is_none_or(|subject| *subject == entry.subject);
-                if about && entry.id > query.after {
+                let matches = query.subject.as_ref().is_none_or(|one| *one == entry.subject);
+                if matches && entry.id > query.after {
                     all.push(entry);
                 }
-                Ok(if all.len() >= most { More::Enough } else { More::Wanted })
+                Ok(if all.len() >= limit { ReadFlow::Enough } else { ReadFlow::Wanted })
             })
             .await?;
         Ok(all)
     }
 
     async fn audit_head(&self) -> Result<u64, StoreError> {
-        // The servers themselves note how many there ever were.
+        // Each entry is one message, and the servers store the last sequence number ever assigned.
         self.link.last_place(AUDIT).await
     }
 }

@@ -1,4 +1,4 @@
-//! What is too large for a message: cut in pieces beside it, by the hash of the whole.
+//! Splits content that is too large for one message into pieces in another stream, addressed by the hash of the whole.
 
 use assize_run::{RunId, StoreError};
 use assize_types::Fingerprint;
@@ -8,67 +8,67 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::wire::{self, PIECES};
-use crate::link::{Found, Link, More, Reading};
+use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// What is larger is cut in pieces. Small, as whoever lists runs reads how all of them began.
+/// Size above which content is split. It is small because listing runs reads the first message of every run.
 const LARGE: usize = 32 << 10;
 
-/// Servers take messages of a million bytes, unless they are told otherwise.
+/// Size of a piece. By default, NATS servers accept messages of up to 1 MiB.
 const PIECE: usize = 512 << 10;
 
-/// In how many pieces something is: after its hash where it is spoken of, alone with each of them.
+/// Header of a message whose content is split: hash of the content, number of pieces.
 const WHOLE: &str = "Assize-Whole";
+/// Header of a piece: number of pieces.
 const COUNT: &str = "Assize-Pieces";
 
-/// A message that is to be written.
-pub(super) struct Packed {
+/// A message to be written.
+pub(super) struct PackedMessage {
     pub(super) headers: HeaderMap,
     pub(super) payload: Vec<u8>,
 }
 
-impl Link {
-    /// Makes a message of something. Where it is large, `light` of it is in the message itself.
+impl NatsConnection {
+    /// Converts a value to a message. If it is large, its pieces are stored, and the message contains only `light`.
     pub(super) async fn pack<T: Serialize>(
         &self,
         run: &RunId,
         whole: &T,
         light: Option<&(impl Serialize + Sync)>,
-    ) -> Result<Packed, StoreError> {
+    ) -> Result<PackedMessage, StoreError> {
         let mut headers = HeaderMap::new();
         let bytes = serde_json::to_vec(whole).map_err(|error| self.failed(error))?;
         if bytes.len() <= LARGE {
-            return Ok(Packed { headers, payload: bytes });
+            return Ok(PackedMessage { headers, payload: bytes });
         }
         let (hash, count) = self.put_pieces(run, &bytes).await?;
         headers.insert(WHOLE, format!("{hash} {count}").as_str());
         let light =
             light.map(|light| serde_json::to_vec(light).map_err(|error| self.failed(error)));
-        Ok(Packed { headers, payload: light.transpose()?.unwrap_or_default() })
+        Ok(PackedMessage { headers, payload: light.transpose()?.unwrap_or_default() })
     }
 
-    /// What is in a message, with what is beside it.
+    /// Decodes a message, including content stored in pieces.
     pub(super) async fn unpack<T: DeserializeOwned>(
         &self,
         run: &RunId,
-        found: &Found,
+        found: &StoredMessage,
     ) -> Result<T, StoreError> {
         let Some(whole) = found.header(WHOLE) else { return self.parse(&found.payload) };
         let (hash, count) = whole.split_once(' ').unwrap_or_default();
-        let damaged =
-            || self.failed(format!("the message {} is not what was kept", found.sequence));
+        let damaged = || self.failed(format!("message {} is damaged", found.sequence));
         let hash: Fingerprint = hash.parse().map_err(|_| damaged())?;
         let count = count.parse().map_err(|_| damaged())?;
         let bytes = self.get_pieces(run, hash, count).await?.ok_or_else(damaged)?;
         self.parse(&bytes)
     }
 
-    /// What is in the message itself: all of it, or what is light of it.
+    /// Decodes the message itself: the whole value, or its light form if the value is large.
     pub(super) fn parse<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, StoreError> {
         serde_json::from_slice(payload)
-            .map_err(|error| self.failed(format!("what is kept cannot be read: {error}")))
+            .map_err(|error| self.failed(format!("cannot decode a stored message: {error}")))
     }
 
-    /// Keeps bytes for a run.
+    /// Stores bytes for a run, in pieces. Returns their hash and the number of pieces.
     pub(super) async fn put_pieces(
         &self,
         run: &RunId,
@@ -90,7 +90,7 @@ impl Link {
         Ok((hash, count))
     }
 
-    /// The bytes that a run has, if they are all there and are what they were.
+    /// Reads the bytes of a run; `None` if a piece is missing or the hash does not match.
     pub(super) async fn get_pieces(
         &self,
         run: &RunId,
@@ -100,34 +100,34 @@ impl Link {
         let get = (0..count).map(async |index| {
             self.last(PIECES, &self.subject(&wire::piece(run, hash, index))).await
         });
-        let pieces: Option<Vec<Found>> = try_join_all(get).await?.into_iter().collect();
+        let pieces: Option<Vec<StoredMessage>> = try_join_all(get).await?.into_iter().collect();
         let bytes =
             pieces.map(|pieces| pieces.into_iter().flat_map(|piece| piece.payload).collect());
         Ok(bytes.filter(|bytes: &Vec<u8>| Fingerprint::of(bytes) == hash))
     }
 
-    /// The bytes that whichever run has.
+    /// Reads bytes by their hash, from any run that has them.
     pub(super) async fn find_pieces(
         &self,
         hash: Fingerprint,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let filter = self.subject(&format!("piece.*.{hash}.0"));
-        let whose = |first: &Found| {
+        let run_and_count = |first: &StoredMessage| {
             let count = first.header(COUNT).and_then(|count| count.parse().ok()).unwrap_or(1);
             Some((first.word(2).parse::<RunId>().ok()?, count))
         };
         let Some(first) = self.last(PIECES, &filter).await? else { return Ok(None) };
-        if let Some((run, count)) = whose(&first)
+        if let Some((run, count)) = run_and_count(&first)
             && let Some(bytes) = self.get_pieces(&run, hash, count).await?
         {
             return Ok(Some(bytes));
         }
-        // Whoever put it there last did not come to its end, or it is being removed there.
+        // The latest writer has not stored all pieces, or its run is being removed: try the other runs.
         let mut others = Vec::new();
-        let reading = Reading { stream: PIECES, filter, from: 1, last_of_each: false };
+        let reading = ReadSelection { stream: PIECES, filter, from: 1, last_of_each: false };
         self.read(reading, |first| {
-            others.extend(whose(&first));
-            Ok(More::Wanted)
+            others.extend(run_and_count(&first));
+            Ok(ReadFlow::Wanted)
         })
         .await?;
         for (run, count) in others {
@@ -139,7 +139,7 @@ impl Link {
     }
 }
 
-/// Whether there is more of it than is in the message itself.
-pub(super) fn is_large(found: &Found) -> bool {
+/// Whether the content of a message is stored in pieces.
+pub(super) fn is_large(found: &StoredMessage) -> bool {
     found.header(WHOLE).is_some()
 }

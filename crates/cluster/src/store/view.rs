@@ -1,110 +1,111 @@
-//! How all runs stand, as far as this process has read. Before anything is told of it, it reads on.
+//! In-memory view of the state of all runs. It reads new messages before every use.
 
 use std::collections::HashMap;
 
 use assize_run::{Run, RunFilter, RunId, StoreError};
 
-use super::life::Life;
+use super::life::RunTimeline;
 use super::pieces::is_large;
-use super::wire::{Kind, RUNS};
-use crate::link::{Found, Link, More, Reading};
+use super::wire::{RUNS, RunMessageKind};
+use crate::link::{NatsConnection, ReadFlow, ReadSelection, StoredMessage};
 
-/// So many runs that were removed are looked after.
-const MOST_REMOVED: usize = 1000;
+/// Maximum number of removed runs to remember for cleanup.
+const MAX_REMOVED: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(super) struct RunsView {
     lives: HashMap<RunId, Known>,
-    /// All up to this place is part of it.
+    /// Sequence number up to which all messages are applied.
     read: u64,
-    /// Those of which something may be left, with the subjects under which they were asked for.
+    /// Removed runs that may have left messages behind, with the subjects of their idempotency keys.
     removed: Vec<(RunId, Option<String>)>,
 }
 
 #[derive(Debug)]
 struct Known {
-    life: Life,
-    /// Whether all of it is here, also what is large.
+    life: RunTimeline,
+    /// Whether the run is complete, including content stored in pieces.
     whole: bool,
 }
 
-/// The run and the kind of a message.
-pub(super) fn about(found: &Found) -> Option<(RunId, Kind)> {
+/// Run id and kind of a message, from its subject.
+pub(super) fn about(found: &StoredMessage) -> Option<(RunId, RunMessageKind)> {
     let mut words = found.subject.split('.').skip(2);
     let run = words.next()?.parse().ok()?;
-    Some((run, Kind::of(words)?))
+    Some((run, RunMessageKind::of(words)?))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(found: &Found) -> Result<T, serde_json::Error> {
+fn parse<T: serde::de::DeserializeOwned>(found: &StoredMessage) -> Result<T, serde_json::Error> {
     serde_json::from_slice(&found.payload)
 }
 
-impl View {
-    /// Reads what was written since.
-    pub(super) async fn catch_up(&mut self, link: &Link) -> Result<(), StoreError> {
+impl RunsView {
+    /// Reads and applies all new messages.
+    pub(super) async fn catch_up(&mut self, link: &NatsConnection) -> Result<(), StoreError> {
         let filter = link.subject("run.*.state.>");
-        let reading = Reading { stream: RUNS, filter, from: self.read + 1, last_of_each: false };
+        let reading =
+            ReadSelection { stream: RUNS, filter, from: self.read + 1, last_of_each: false };
         link.read(reading, |found| {
             self.apply(&found).map_err(|error| link.failed(error))?;
             self.read = found.sequence;
-            Ok(More::Wanted)
+            Ok(ReadFlow::Wanted)
         })
         .await
     }
 
-    /// A message, if it is about how a run stands and was not read before. It may be ahead of what was read of
-    /// other runs, and comes again when all is read up to it.
-    pub(super) fn apply(&mut self, found: &Found) -> Result<(), serde_json::Error> {
+    /// Applies a message about the state of a run, unless it was applied before. The message may be ahead of those
+    /// read by [`RunsView::catch_up`], which then applies it again.
+    pub(super) fn apply(&mut self, found: &StoredMessage) -> Result<(), serde_json::Error> {
         let Some((run, kind)) = about(found).filter(|_| found.sequence > self.read) else {
             return Ok(());
         };
         let whole = !is_large(found);
         match (kind, self.lives.get_mut(&run)) {
-            (Kind::Born, None) => {
-                let life = Life::begin(run.clone(), found.sequence, parse(found)?);
+            (RunMessageKind::Born, None) => {
+                let life = RunTimeline::begin(run.clone(), found.sequence, parse(found)?);
                 self.lives.insert(run, Known { life, whole });
             }
-            (Kind::Turn(epoch), Some(known)) => {
+            (RunMessageKind::Turn(epoch), Some(known)) => {
                 known.life.turn(epoch, found.sequence, parse(found)?);
                 if known.life.removed {
                     let once = known.life.once.take();
                     self.lives.remove(&run);
-                    // Where nobody asks for them, those of long ago are forgotten.
-                    if self.removed.len() == MOST_REMOVED {
+                    // If `removed` is not called, forget the oldest.
+                    if self.removed.len() == MAX_REMOVED {
                         self.removed.remove(0);
                     }
                     self.removed.push((run, once));
                 }
             }
-            (Kind::Ended(epoch), Some(known)) => {
+            (RunMessageKind::Ended(epoch), Some(known)) => {
                 let counts = known.life.ended(epoch, parse(found)?);
                 known.whole &= whole || !counts;
             }
-            // Once it is removed, nothing about it is heeded.
+            // Ignore messages about a removed run.
             _ => {}
         }
         Ok(())
     }
 
-    /// The run and the kind of a message, if it counts.
-    pub(super) fn counting(&self, found: &Found) -> Option<(RunId, Kind)> {
+    /// Run id and kind of a message, if the message is valid: its epoch held the lease when it was written.
+    pub(super) fn counting(&self, found: &StoredMessage) -> Option<(RunId, RunMessageKind)> {
         let (run, kind) = about(found)?;
         let life = &self.lives.get(&run)?.life;
         let counts = match kind {
-            Kind::Born | Kind::Used => true,
-            Kind::Turn(epoch) | Kind::Ended(epoch) | Kind::Written(epoch) => {
-                life.counts(epoch, found.sequence)
-            }
+            RunMessageKind::Born | RunMessageKind::Used => true,
+            RunMessageKind::Turn(epoch)
+            | RunMessageKind::Ended(epoch)
+            | RunMessageKind::Written(epoch) => life.counts(epoch, found.sequence),
         };
         counts.then_some((run, kind))
     }
 
-    /// The runs that were removed since this was asked the last time.
+    /// Takes the list of runs removed since the last call.
     pub(super) fn removed(&mut self) -> Vec<(RunId, Option<String>)> {
         std::mem::take(&mut self.removed)
     }
 
-    /// Runs that fit, the latest first, and whether all is here of each.
+    /// Runs that match the filter, latest first, and whether each is complete.
     pub(super) fn runs(&self, filter: &RunFilter) -> Vec<(Run, bool)> {
         let title = filter.title.as_ref().map(|title| title.to_lowercase());
         let fits = |run: &Run| {
@@ -117,8 +118,8 @@ impl View {
         let mut found: Vec<&Known> =
             self.lives.values().filter(|known| fits(&known.life.run)).collect();
         found.sort_by_key(|known| std::cmp::Reverse(known.life.run.number));
-        let most = if filter.limit == 0 { usize::MAX } else { filter.limit };
-        found.into_iter().take(most).map(|known| (known.life.run.clone(), known.whole)).collect()
+        let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
+        found.into_iter().take(limit).map(|known| (known.life.run.clone(), known.whole)).collect()
     }
 }
 
@@ -128,13 +129,18 @@ mod tests {
 
     use super::*;
 
-    fn found(sequence: u64, subject: &str, payload: &Value) -> Found {
+    fn found(sequence: u64, subject: &str, payload: &Value) -> StoredMessage {
         let payload = payload.to_string().into_bytes();
-        Found { sequence, subject: format!("test.{subject}"), headers: Default::default(), payload }
+        StoredMessage {
+            sequence,
+            subject: format!("test.{subject}"),
+            headers: Default::default(),
+            payload,
+        }
     }
 
     #[test]
-    fn what_is_ahead_of_others_leaves_none_of_them_out() {
+    fn message_applied_early_and_again_in_order_counts_once() {
         let born = |holder: &str| {
             json!({"at": 1, "kind": "debate", "title": holder, "parent": null, "input": null, "holder": holder,
                    "artifacts": [], "once": null})
@@ -149,19 +155,19 @@ mod tests {
                 &json!({"at": 2, "turn": "claimed", "holder": "c"}),
             ),
         ];
-        let mut view = View::default();
-        // All of one run, as whoever follows it reads.
+        let mut view = RunsView::default();
+        // First only the messages of one run, as a reader of that run's events does.
         for index in [0, 2, 3] {
             view.apply(&messages[index]).unwrap();
         }
-        // All of all, with what was ahead once more.
+        // Then all messages, including those already applied.
         for message in &messages {
             view.apply(message).unwrap();
         }
         let runs = view.runs(&RunFilter::default());
-        let told: Vec<(&str, u64)> =
+        let epochs: Vec<(&str, u64)> =
             runs.iter().map(|(run, _)| (run.id.as_str(), run.epoch)).collect();
-        assert_eq!(told, [("debate-b", 1), ("debate-a", 2)]);
+        assert_eq!(epochs, [("debate-b", 1), ("debate-a", 2)]);
         assert!(view.counting(&messages[2]).is_some());
         let late = found(5, "run.debate-a.record.1.y", &json!(null));
         assert!(view.counting(&late).is_none());

@@ -1,9 +1,9 @@
-//! Servers that do not let everybody in.
+//! Tests of authentication to the NATS servers: password, token, credentials file, TLS.
 
 use std::path::Path;
 use std::time::Duration;
 
-use assize_cluster::{Cluster, Identification, Options};
+use assize_cluster::{Cluster, ClusterCredentials, ClusterOptions};
 use assize_run::StoreError;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
@@ -13,90 +13,94 @@ use tempfile::TempDir;
 
 use crate::servers::{Servers, Used};
 
-fn impatient(servers: &Servers, identification: Identification) -> Options {
+/// Options with a short timeout.
+fn impatient(servers: &Servers, identification: ClusterCredentials) -> ClusterOptions {
     let patience = Some(Duration::from_secs(2));
-    Options { identification, patience, ..servers.options() }
+    ClusterOptions { identification, patience, ..servers.options() }
 }
 
-async fn opened(options: Options) -> Result<(), StoreError> {
+async fn opened(options: ClusterOptions) -> Result<(), StoreError> {
     Cluster::connect(options).await?.store().await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_or_a_token_opens_the_door() {
-    let told = |arguments: &[&str]| arguments.iter().map(ToString::to_string).collect();
-    let words = told(&["--user", "assize", "--pass", "open sesame"]);
-    let servers = Servers::start_with(TempDir::new().unwrap(), words);
-    let user = |word: &str| {
-        let user = Some(("assize".to_owned(), word.to_owned()));
-        impatient(&servers, Identification { user, ..Identification::default() })
+async fn password_or_token_authenticates_and_wrong_ones_are_rejected() {
+    let owned = |arguments: &[&str]| arguments.iter().map(ToString::to_string).collect();
+    let arguments = owned(&["--user", "assize", "--pass", "open sesame"]);
+    let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
+    let user = |password: &str| {
+        let user = Some(("assize".to_owned(), password.to_owned()));
+        impatient(&servers, ClusterCredentials { user, ..ClusterCredentials::default() })
     };
     opened(user("open sesame")).await.unwrap();
-    for refused in [user("open, barley"), impatient(&servers, Identification::default())] {
+    for refused in [user("open, barley"), impatient(&servers, ClusterCredentials::default())] {
         let error = opened(refused).await.unwrap_err().to_string();
         assert!(error.to_lowercase().contains("authorization"), "{error}");
     }
-    let servers = Servers::start_with(TempDir::new().unwrap(), told(&["--auth", "a token"]));
+    let servers = Servers::start_with(TempDir::new().unwrap(), owned(&["--auth", "a token"]));
     let token = Some("a token".to_owned());
-    opened(impatient(&servers, Identification { token, ..Identification::default() }))
+    opened(impatient(&servers, ClusterCredentials { token, ..ClusterCredentials::default() }))
         .await
         .unwrap();
 }
 
-/// What one key says of another, as servers that know accounts believe it.
-fn vouched(by: &nkeys::KeyPair, of: &nkeys::KeyPair, says: Value) -> String {
+/// NATS JWT about the key `of`, signed with the key `by`.
+fn signed_jwt(by: &nkeys::KeyPair, of: &nkeys::KeyPair, nats: Value) -> String {
     let claims = json!({"jti": of.public_key(), "iat": 1, "iss": by.public_key(),
-        "sub": of.public_key(), "name": "assize", "nats": says});
+        "sub": of.public_key(), "name": "assize", "nats": nats});
     let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});
-    let said = [head, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
-    let signed = URL_SAFE_NO_PAD.encode(by.sign(said.as_bytes()).unwrap());
-    format!("{said}.{signed}")
+    let unsigned = [head, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
+    let signature = URL_SAFE_NO_PAD.encode(by.sign(unsigned.as_bytes()).unwrap());
+    format!("{unsigned}.{signature}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_open_the_door() {
+async fn credentials_file_authenticates_and_an_unknown_account_is_rejected() {
     let folder = TempDir::new().unwrap();
     let (operator, account, user) =
         (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_user());
-    let operated = vouched(&operator, &operator, json!({"type": "operator", "version": 2}));
+    let operator_jwt = signed_jwt(&operator, &operator, json!({"type": "operator", "version": 2}));
     let limits = json!({"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1,
         "wildcards": true, "conn": -1, "leaf": -1, "mem_storage": -1, "disk_storage": -1,
         "streams": -1, "consumer": -1});
-    let known = |account: &nkeys::KeyPair, limits: &Value| {
-        let says = json!({"type": "account", "version": 2, "limits": limits});
-        format!("{}: {}", account.public_key(), vouched(&operator, account, says))
+    let preload = |account: &nkeys::KeyPair, limits: &Value| {
+        let claims = json!({"type": "account", "version": 2, "limits": limits});
+        format!("{}: {}", account.public_key(), signed_jwt(&operator, account, claims))
     };
-    // The servers' own, besides ours.
+    // System account of the servers, in addition to ours.
     let system = nkeys::KeyPair::new_account();
     let accounts =
-        [known(&account, &limits), known(&system, &json!({"conn": -1, "subs": -1}))].join("\n");
+        [preload(&account, &limits), preload(&system, &json!({"conn": -1, "subs": -1}))].join("\n");
     let config = folder.path().join("accounts.conf");
     let text = format!(
-        "operator: {operated}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{accounts}\n}}\n",
+        "operator: {operator_jwt}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{accounts}\n}}\n",
         system.public_key()
     );
     std::fs::write(&config, text).unwrap();
     let arguments = vec!["--config".to_owned(), config.display().to_string()];
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
-    let of_user = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1});
-    let shown = |by: &nkeys::KeyPair, name: &str| {
+    let user_claims = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1});
+    let with_credentials = |by: &nkeys::KeyPair, name: &str| {
         let file = folder.path().join(name);
-        let (jwt, seed) = (vouched(by, &user, of_user.clone()), user.seed().unwrap());
+        let (jwt, seed) = (signed_jwt(by, &user, user_claims.clone()), user.seed().unwrap());
         let text = format!(
             "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
              -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
         );
         std::fs::write(&file, text).unwrap();
-        impatient(&servers, Identification { credentials: Some(file), ..Identification::default() })
+        impatient(
+            &servers,
+            ClusterCredentials { credentials: Some(file), ..ClusterCredentials::default() },
+        )
     };
-    opened(shown(&account, "ours.creds")).await.unwrap();
-    // Nobody whom the servers know vouches for these.
-    let stranger = shown(&nkeys::KeyPair::new_account(), "theirs.creds");
+    opened(with_credentials(&account, "ours.creds")).await.unwrap();
+    // An account that the servers do not know signed these credentials.
+    let stranger = with_credentials(&nkeys::KeyPair::new_account(), "theirs.creds");
     let error = opened(stranger).await.unwrap_err().to_string();
     assert!(error.to_lowercase().contains("authorization"), "{error}");
 }
 
-/// A certificate and its key, in files.
+/// Writes a certificate and its key to files.
 fn write(folder: &Path, name: &str, certificate: &str, key: &KeyPair) -> [std::path::PathBuf; 2] {
     let files = [format!("{name}.pem"), format!("{name}.key")].map(|file| folder.join(file));
     std::fs::write(&files[0], certificate).unwrap();
@@ -105,20 +109,20 @@ fn write(folder: &Path, name: &str, certificate: &str, key: &KeyPair) -> [std::p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_sides_show_who_they_are() {
+async fn mutual_tls_requires_a_client_certificate_and_the_authority() {
     let folder = TempDir::new().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let vouched = |name: &str| {
+    let signed = |name: &str| {
         let key = KeyPair::generate().unwrap();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let certificate =
             CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
         write(folder.path(), name, &certificate.pem(), &key)
     };
-    let [ours, our_key] = vouched("ours");
-    let [theirs, their_key] = vouched("theirs");
+    let [ours, our_key] = signed("ours");
+    let [theirs, their_key] = signed("theirs");
     let trusted = folder.path().join("authority.pem");
     std::fs::write(&trusted, authority.pem()).unwrap();
     let show = |path: &Path| path.display().to_string();
@@ -131,10 +135,12 @@ async fn both_sides_show_who_they_are() {
     ]);
     arguments.extend(["--tlscacert".to_owned(), show(&trusted)]);
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
-    let known = Identification { authority: Some(trusted), ..Identification::default() };
-    let whole = Identification { certificate: Some((ours, our_key)), ..known.clone() };
-    opened(impatient(&servers, whole)).await.unwrap();
-    // Without a certificate of our own we are nobody, and without the authority they are.
-    opened(impatient(&servers, known)).await.unwrap_err();
-    opened(impatient(&servers, Identification::default())).await.unwrap_err();
+    let no_certificate =
+        ClusterCredentials { authority: Some(trusted), ..ClusterCredentials::default() };
+    let complete =
+        ClusterCredentials { certificate: Some((ours, our_key)), ..no_certificate.clone() };
+    opened(impatient(&servers, complete)).await.unwrap();
+    // Without a client certificate the servers refuse us; without the authority we refuse the servers.
+    opened(impatient(&servers, no_certificate)).await.unwrap_err();
+    opened(impatient(&servers, ClusterCredentials::default())).await.unwrap_err();
 }

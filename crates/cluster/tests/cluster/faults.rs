@@ -1,13 +1,13 @@
-//! What only servers can get wrong: they die, they are not there, they are full, they let nobody in.
+//! Tests of server faults: servers that die, are not reachable, are full, or refuse the login.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_cluster::{Cluster, Identification, Options};
-use assize_graph::{Appended, Event};
+use assize_cluster::{Cluster, ClusterCredentials, ClusterOptions};
+use assize_graph::{Appended, GraphEvent};
 use assize_run::{
-    CallState, Ending, EventQuery, IdempotencyKey, Lease, NewRun, Noted, RunFilter, RunStatus,
-    Store, StoreError,
+    CallState, Ending, EventQuery, IdempotencyKey, Lease, NewRun, RunFilter, RunStatus, Store,
+    StoreError, StoredCall,
 };
 use assize_types::{Cost, Fingerprint, Money};
 use futures_util::StreamExt;
@@ -18,37 +18,37 @@ use tokio::task::JoinSet;
 use crate::conformance::{new_run, record};
 use crate::servers::{Servers, Used, count};
 
-async fn open(options: Options) -> Arc<dyn Store> {
+async fn open(options: ClusterOptions) -> Arc<dyn Store> {
     Arc::new(Cluster::connect(options).await.unwrap().store().await.unwrap())
 }
 
-/// Why there is no store to be had.
-async fn refused(options: Options) -> StoreError {
+/// Error of opening a store.
+async fn refused(options: ClusterOptions) -> StoreError {
     match Cluster::connect(options).await {
         Ok(cluster) => cluster.store().await.unwrap_err(),
         Err(error) => error,
     }
 }
 
-/// Writers that go on while a server dies and comes back write everything once, and each claim has one winner.
+/// Writers that continue while a server is killed and restarted write every record and event exactly once.
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_die_lose_nothing_and_double_nothing() {
+async fn killed_servers_lose_and_duplicate_no_records() {
     let mut servers = Servers::start(3);
     let store = servers.store("test").await;
     let mut writers = JoinSet::new();
     for writer in 0..3 {
-        // Each by a line of its own, as processes have.
+        // Each writer has its own connection, like a separate process.
         let store = open(servers.options()).await;
         writers.spawn(async move {
             let (_, claim) =
                 store.create_run(new_run(&format!("run {writer}")), "me").await.unwrap();
             let mut ids = Vec::new();
             for step in 0..150 {
-                let (key, told) = (format!("step-{step}"), Event::new("step", json!(step)));
-                let written = store.append(&claim, record(&key, &key), vec![told]).await.unwrap();
+                let (key, event) = (format!("step-{step}"), GraphEvent::new("step", json!(step)));
+                let written = store.append(&claim, record(&key, &key), vec![event]).await.unwrap();
                 match written {
                     Appended::Recorded { event_ids } => ids.extend(event_ids),
-                    Appended::Existing(found) => panic!("it was there already: {found:?}"),
+                    Appended::Existing(found) => panic!("the record existed already: {found:?}"),
                 }
             }
             (claim, ids)
@@ -63,7 +63,8 @@ async fn servers_that_die_lose_nothing_and_double_nothing() {
         let claim = store.create_run(new_run("between"), "me").await.unwrap().1;
         store.finish(&claim, Ending::Done { result: json!(index) }, vec![]).await.unwrap();
         if index + 1 < deaths {
-            // Nothing tells when the server has caught up; two must know everything when the next one dies.
+            // Wait for the server to catch up, which it does not announce: a majority must be up to date when the next
+            // one is killed.
             tokio::time::sleep(Duration::from_secs(4)).await;
         }
     }
@@ -71,15 +72,15 @@ async fn servers_that_die_lose_nothing_and_double_nothing() {
         let records = store.records(&claim.run).await.unwrap();
         let keys: Vec<String> = records.iter().map(|record| record.key.to_string()).collect();
         assert_eq!(keys, (0..150).map(|step| format!("step-{step}")).collect::<Vec<_>>());
-        let told = store.events(EventQuery { runs: vec![claim.run], ..Default::default() }).await;
-        let told: Vec<u64> = told.unwrap().into_iter().map(|event| event.id).collect();
-        assert_eq!(told, ids);
+        let stored = store.events(EventQuery { runs: vec![claim.run], ..Default::default() }).await;
+        let stored: Vec<u64> = stored.unwrap().into_iter().map(|event| event.id).collect();
+        assert_eq!(stored, ids);
     }
 }
 
-/// However many want a run at the same moment, each epoch has one holder, also while a leader dies.
+/// When several processes claim a run at once, each epoch has one lease holder, also while a leader is killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_claim_one_wins() {
+async fn one_of_several_concurrent_claims_wins() {
     let mut servers = Servers::start(3);
     let mut stores = Vec::new();
     for _ in 0..5 {
@@ -106,7 +107,7 @@ async fn of_many_that_claim_one_wins() {
             }
         }
         assert_eq!(won.len(), 1, "{won:?}");
-        // Who has it is known to all, and nobody else can write.
+        // All stores accept writes with the new lease, and none with the old one.
         let record = record(&format!("round-{round}"), "x");
         stores[round % 5].append(&won[0], record.clone(), vec![]).await.unwrap();
         let stale = Lease { run: run.clone(), epoch: seen };
@@ -115,7 +116,7 @@ async fn of_many_that_claim_one_wins() {
         if round % 4 == 3 {
             servers.restart(round / 4);
             if round + 1 < rounds {
-                // Nothing tells when the server has caught up.
+                // Wait for the server to catch up, which it does not announce.
                 tokio::time::sleep(Duration::from_secs(3)).await;
             }
         }
@@ -124,7 +125,7 @@ async fn of_many_that_claim_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_come_late_are_waited_for() {
+async fn requests_wait_for_servers_up_to_the_timeout() {
     let mut servers = Servers::unstarted(1);
     let opening = tokio::spawn(open(servers.options()));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -132,7 +133,7 @@ async fn servers_that_come_late_are_waited_for() {
     servers.restart(0);
     let store = opening.await.unwrap();
     let claim = store.create_run(new_run("late"), "me").await.unwrap().1;
-    // In the middle, too.
+    // Also during an outage after the start.
     servers.kill(0);
     let appending = {
         let (store, claim) = (store.clone(), claim.clone());
@@ -143,15 +144,15 @@ async fn servers_that_come_late_are_waited_for() {
     servers.restart(0);
     appending.await.unwrap().unwrap();
     assert_eq!(store.records(&claim.run).await.unwrap(), [record("a", "b")]);
-    // Whoever does not want to wait for good is told.
+    // With a timeout, the request fails.
     servers.kill(0);
-    let impatient = Options { patience: Some(Duration::from_secs(1)), ..servers.options() };
+    let impatient = ClusterOptions { patience: Some(Duration::from_secs(1)), ..servers.options() };
     let error = refused(impatient).await;
     assert!(error.to_string().contains("nats://127.0.0.1"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_acknowledged_on_a_full_disk_is_there() {
+async fn acknowledged_records_survive_a_full_disk() {
     let folder = TempDir::new().unwrap();
     let small = folder.path().join("0");
     std::fs::create_dir(&small).unwrap();
@@ -163,7 +164,7 @@ async fn what_is_acknowledged_on_a_full_disk_is_there() {
         return;
     }
     let mut servers = Servers::start_with(folder, Vec::new());
-    let options = Options { patience: Some(Duration::from_secs(10)), ..servers.options() };
+    let options = ClusterOptions { patience: Some(Duration::from_secs(10)), ..servers.options() };
     let store = open(options.clone()).await;
     let (run, claim) = store.create_run(new_run("full"), "me").await.unwrap();
     let mut kept = Vec::new();
@@ -175,8 +176,8 @@ async fn what_is_acknowledged_on_a_full_disk_is_there() {
         }
         assert!(kept.len() < 1000, "the disk is not full");
     };
-    let told = error.to_string();
-    // With more room, everything that was acknowledged is there.
+    let error = error.to_string();
+    // With more space, every acknowledged record is still there.
     servers.kill(0);
     let remounted =
         std::process::Command::new("mount").args(["-o", "remount,size=64m"]).arg(&small).status();
@@ -185,32 +186,32 @@ async fn what_is_acknowledged_on_a_full_disk_is_there() {
     let records = store.records(&run.id).await;
     drop((servers, std::process::Command::new("umount").arg("-l").arg(&small).status()));
     assert!(remounted.unwrap().success());
-    assert!(told.contains("no room left"), "{told}");
+    assert!(error.contains("no space left"), "{error}");
     let records = records.unwrap();
     assert!(records.len() >= kept.len() && records[..kept.len()] == kept[..], "{}", records.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_may_comes_in() {
+async fn wrong_login_and_missing_credentials_file_are_reported() {
     let arguments = ["--user", "ann", "--pass", "word"].map(str::to_owned).to_vec();
     let servers = Servers::start_with(TempDir::new().unwrap(), arguments);
-    let impatient = Options { patience: Some(Duration::from_secs(2)), ..servers.options() };
+    let impatient = ClusterOptions { patience: Some(Duration::from_secs(2)), ..servers.options() };
     let error = refused(impatient.clone()).await;
     assert!(error.to_string().to_lowercase().contains("authorization"), "{error}");
     let user = Some(("ann".to_owned(), "word".to_owned()));
-    let identification = Identification { user, ..Identification::default() };
-    let store = open(Options { identification, ..impatient.clone() }).await;
+    let identification = ClusterCredentials { user, ..ClusterCredentials::default() };
+    let store = open(ClusterOptions { identification, ..impatient.clone() }).await;
     let run = store.create_run(new_run("let in"), "me").await.unwrap().0;
     assert_eq!(store.run(&run.id).await.unwrap().status, RunStatus::Running);
     let credentials = Some("/nonexistent/ann.creds".into());
-    let identification = Identification { credentials, ..Identification::default() };
-    let error = refused(Options { identification, ..impatient }).await;
+    let identification = ClusterCredentials { credentials, ..ClusterCredentials::default() };
+    let error = refused(ClusterOptions { identification, ..impatient }).await;
     assert!(error.to_string().contains("ann.creds"), "{error}");
 }
 
-/// Whoever reads what is removed meanwhile gets all that was there, or that it is gone, and waits for neither.
+/// A reader of a run that is removed meanwhile gets either all records or an error, and does not wait for missing ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_removed_while_it_is_read_is_not_waited_for() {
+async fn reading_a_run_during_its_removal_does_not_hang() {
     let servers = Servers::start(1);
     let store = servers.store("test").await;
     for _ in 0..count(3, 30) {
@@ -234,19 +235,19 @@ async fn what_is_removed_while_it_is_read_is_not_waited_for() {
                 }
             });
         }
-        // Some have read all by then, and some are in the middle of it.
+        // By then some readers have read all records, and some are in the middle.
         tokio::time::sleep(Duration::from_millis(30)).await;
         store.remove_run(&claim).await.unwrap();
         let read = tokio::time::timeout(Duration::from_secs(20), readers.join_all()).await;
-        for gone in read.expect("somebody waits for what is gone") {
+        for gone in read.expect("a reader waits for removed records") {
             assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
         }
     }
 }
 
-/// Whoever removes a run and dies in the middle of it leaves nothing behind for good, and nobody finds what is left.
+/// The rest of a run whose removal was interrupted is not visible, and is removed later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removal_that_was_begun_is_ended() {
+async fn interrupted_removal_is_completed() {
     let servers = Servers::start(1);
     let store = servers.store("test").await;
     let once = Some(IdempotencyKey { key: "mine".to_owned(), request: Fingerprint::of(b"asked") });
@@ -260,7 +261,7 @@ async fn a_removal_that_was_begun_is_ended() {
     };
     let (_, claim) = store.create_run(new(), "me").await.unwrap();
     store.append(&claim, record("a", "b"), Vec::new()).await.unwrap();
-    // So far came whoever removed it.
+    // Simulate a removal that was interrupted after the turn and the pieces.
     let context = async_nats::jetstream::new(async_nats::connect(servers.address()).await.unwrap());
     let removed = json!({"at": 1, "turn": "removed"}).to_string();
     let subject = format!("test.run.{}.state.turn.2", claim.run);
@@ -270,14 +271,14 @@ async fn a_removal_that_was_begun_is_ended() {
     let gone = store.records(&claim.run).await.unwrap_err();
     assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
     assert!(store.runs(RunFilter::default()).await.unwrap().is_empty());
-    // The same can be asked for again, and is another.
+    // The idempotency key can be used again, and creates another run.
     let (again, _) = store.create_run(new(), "me").await.unwrap();
     assert_ne!(again.id, claim.run);
     let later = Cluster::connect(servers.options()).await.unwrap().store().await.unwrap();
-    // Whoever held it takes nothing of others with what comes too late.
+    // Late writes of the old lease holder fail, and do not affect the new run.
     let late = store.append(&claim, record("a", "b"), Vec::new()).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
-    let free = Noted { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
+    let free = StoredCall { how: CallState::Free, tokens: 0, cost: Cost::Known(Money::ZERO) };
     let late = later.note_call(&claim, 1, free).await.unwrap_err();
     assert!(matches!(late, StoreError::NoSuchRun(_)), "{late}");
     assert_eq!(later.calls(&claim.run).await.unwrap(), []);
@@ -297,10 +298,10 @@ async fn a_removal_that_was_begun_is_ended() {
         }
         assert_eq!(subjects, left);
     }
-    // What was asked for again is not asked for anew.
-    let before = later.create_run(new(), "me").await.unwrap_err();
-    let known = matches!(&before, StoreError::AskedBefore { run, same: true } if *run == again.id);
-    assert!(known, "{before}");
+    // The key now belongs to the new run.
+    let error = later.create_run(new(), "me").await.unwrap_err();
+    let same = matches!(&error, StoreError::AskedBefore { run, same: true } if *run == again.id);
+    assert!(same, "{error}");
     assert_eq!(
         later.artifact(later.artifacts(&again.id).await.unwrap()[0].id).await.unwrap().len(),
         600_000

@@ -1,6 +1,7 @@
-//! The store on the servers of a cluster: what every store must do, and what only servers can get wrong.
+//! Tests of the cluster on real NATS servers: the conformance tests of every store, and tests of faults, authentication,
+//! nodes, queue and RPC.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 #[path = "../../../store/tests/store/conformance.rs"]
 #[macro_use]
@@ -16,14 +17,14 @@ use servers::Used;
 
 every_behaviour!(one_server, crate::servers::fresh(1).await);
 
-/// On the same servers, as they take seconds to agree on who leads.
-macro_rules! one_after_the_other {
+/// Runs the conformance tests one after another on the same servers, because these take seconds to elect a leader.
+macro_rules! sequentially {
     ($name:ident, $servers:expr, [$($behaviour:ident),* $(,)?]) => {
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             let servers = $servers;
-            // Those in which many want the same; all of them take a while on three.
-            const SOME: &str = "key_is_written_once asked_for_twice audit_log fences";
+            // Tests of concurrent writers only, unless the full suite runs: all of them take long on three servers.
+            const SOME: &str = "key_is_written_once idempotency_key audit_log fences_the";
             $(
                 let name = stringify!($behaviour);
                 if servers::count(0, 1) == 1 || SOME.split(' ').any(|some| name.contains(some)) {
@@ -34,4 +35,4 @@ macro_rules! one_after_the_other {
     };
 }
 
-with_all!(one_after_the_other, three_servers_do_the_same, servers::Servers::start(3));
+with_all!(sequentially, three_servers_pass_conformance, servers::Servers::start(3));

@@ -1,13 +1,13 @@
-//! Who takes part.
+//! Tests of status requests to nodes.
 
-use assize_cluster::{Abilities, Cluster, Node, NodeRole, VERSION};
+use assize_cluster::{Capabilities, Cluster, ClusterNode, NodeRole, VERSION};
 use tokio::sync::watch;
 
 use crate::servers::{Servers, Used};
 
-fn node(role: NodeRole, pid: u32) -> Node {
-    Node {
-        id: Node::new_id(),
+fn node(role: NodeRole, pid: u32) -> ClusterNode {
+    ClusterNode {
+        id: ClusterNode::new_id(),
         role,
         version: "0.1.0".to_owned(),
         speaks: VERSION,
@@ -18,12 +18,12 @@ fn node(role: NodeRole, pid: u32) -> Node {
         busy: 0,
         keeps: Vec::new(),
         holds: Vec::new(),
-        abilities: Abilities::default(),
+        abilities: Capabilities::default(),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_are_there_say_so_and_the_dead_do_not() {
+async fn announced_nodes_reply_until_they_are_dropped() {
     let servers = Servers::start(1);
     let (here, there) = (
         Cluster::connect(servers.options()).await.unwrap(),
@@ -31,12 +31,12 @@ async fn those_who_are_there_say_so_and_the_dead_do_not() {
     );
     assert_eq!(here.who().await.unwrap(), []);
     let (server, worker) = (node(NodeRole::Server, 1), node(NodeRole::Worker, 2));
-    let (_, standing) = watch::channel(server.clone());
-    let _kept = here.announce(standing).await.unwrap();
-    let (change, standing) = watch::channel(worker.clone());
-    let announced = there.announce(standing).await.unwrap();
+    let (_, status) = watch::channel(server.clone());
+    let _announced = here.announce(status).await.unwrap();
+    let (change, status) = watch::channel(worker.clone());
+    let announced = there.announce(status).await.unwrap();
     assert_eq!(here.who().await.unwrap(), [server.clone(), worker.clone()]);
-    // As it stands now.
+    // A node replies with its current status.
     change.send_modify(|node| node.busy = 3);
     assert_eq!(there.who().await.unwrap()[1].busy, 3);
     assert!(here.is_there(&worker.id).await.unwrap());

@@ -1,6 +1,6 @@
-# Runs a user's tests against a program on trial: see the harness for Python. The tests find the program in
-# $SOLUTION, to be sourced or run. They have a shell of their own, which says on a channel how far they got;
-# the record is left by this one, which knows its name.
+# Runs a user's tests against a program; python.py explains how. $SOLUTION is the path of the program, which the tests
+# source or run. The tests run in a child shell, which reports its progress on file descriptor 8. This shell writes the
+# report, as only this shell knows the name of the report file.
 IFS= read -r assize_record
 assize_tests=$(cat)
 printf '%s\n' "$assize_tests" >/tmp/tests.sh
@@ -23,7 +23,7 @@ fi
 read -r -d '' child <<'CHILD'
 export SOLUTION=/tmp/code.sh
 assize_test='the file of tests'
-# Whatever fails ends the tests, also where the program that they source has told the shell otherwise.
+# Any failing command ends the tests, even if the sourced program has changed the options or traps of the shell.
 assize_arm() {
     set -eE
     trap '[[ $BASH_SUBSHELL -gt 0 ]] || assize_fail "$LINENO" "$BASH_COMMAND"; exit 1' ERR
@@ -69,6 +69,6 @@ if [ -n "$failed" ]; then
     exit 1
 fi
 [ "$through" = yes ] && [ "$ended" = 0 ] || exit "$ended"
-# A file of plain commands has passed by now.
+# A file of plain commands without test functions counts as one passed test.
 [ "$passed" -gt 0 ] || passed=1
 leave "$passed" '' null

@@ -1,5 +1,5 @@
-// Runs a user's tests against a program on trial, and leaves a record only once they are through and
-// nothing is left to be waited for: see the harness for Python.
+// Runs a user's tests against a program; python.py explains how. Writes the report only when all tests have finished and
+// the event loop is empty.
 (() => {
   const assert = require('node:assert');
   const fs = require('node:fs');
@@ -21,7 +21,7 @@
 
   const why = (error) => String((error && error.stack) || error).slice(-LONGEST);
   const fail = (name, error) => failed.push({ name, error: why(error) });
-  // Whoever else listens for these does not make them unheard.
+  // Handlers that the program adds do not disable these.
   process.on('uncaughtException', (error) => fail('while tests were run', error));
   process.on('unhandledRejection', (error) => fail('while tests were run', error));
 
@@ -34,7 +34,7 @@
     }
   };
 
-  // What is given to `test` and `it` of Node's own runner is run by that, and counted here.
+  // Wraps `test` and `it` of Node's test runner to count their results.
   const counted = (real) => new Proxy(real, {
     apply(target, self, args) {
       const at = args.findIndex((one) => typeof one === 'function');
@@ -60,8 +60,8 @@
     },
   });
 
-  // Tests find the program as `solution`, and assertions as they were before it ran; Node's own runner is
-  // watched.
+  // Tests can require the program as `solution`. They get the original `assert`, which the program cannot have changed,
+  // and the wrapped test runner.
   const load = Module._load;
   const found = function (name, parent, ...rest) {
     if (/^(\.\/)?solution(\.js)?$/.test(name)) return load.call(this, CODE, parent, ...rest);
@@ -85,7 +85,7 @@
       return;
     }
     try {
-      // Its exports are there by themselves, and as `solution`.
+      // The program's exports are globals, and also fields of `solution`.
       const program = require(CODE);
       Object.assign(globalThis, program, { solution: program });
     } catch (error) {
@@ -93,7 +93,7 @@
       return;
     }
     Module._load = found;
-    // Functions whose names say that they are tests need not be exported.
+    // Functions named `test…` need not be exported.
     const named = text.matchAll(/^(?:(?:async\s+)?function\s*\*?|const|let|var)\s+(test\w+)/gm);
     const names = [...new Set([...named].map((match) => match[1]))];
     const also = names.map((name) => `${name}: typeof ${name} === 'function' ? ${name} : undefined`);
@@ -113,17 +113,17 @@
     for (const [name, test] of Object.entries(own)) {
       if (name.startsWith('test') && typeof test === 'function') await attempt(name, test);
     }
-    // A file of plain assertions has passed by now, but for those that wait.
+    // A file of plain assertions without test functions counts as one passed test; pending promises may still fail.
     const plain = Object.keys(own).length === 0 && runner === null;
     if (plain && /\b(assert|expect|throw)\b/.test(text)) passed += 1;
   }
 
   const leave = () => {
-    // What it could not even begin, it says by this alone.
+    // Node's runner reports tests that it could not start only by its exit code.
     if (runner !== null && process.exitCode && failed.length === 0) fail('the tests', 'they failed');
     const record = stringify({ passed, failed: failed.slice(0, 50), broken });
     writeFileSync(`/tmp/${todo.record}`, record, { flag: 'wx' });
-    // At once: whatever was to happen at the end could change what is written.
+    // Exit at once, so that exit handlers of the program cannot change the report.
     exit(failed.length > 0 || broken !== null ? 1 : 0);
   };
 

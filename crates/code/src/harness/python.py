@@ -1,9 +1,8 @@
-"""Runs a user's tests against a program on trial, and leaves a record only once they are through.
+"""Runs a user's tests against a program, and writes a report only when the tests have finished.
 
-What to do comes on standard input: the tests, and the name of the record. Both are read before anything of
-the program runs, and what the harness needs later is taken hold of as well, so that a program that changes
-what it finds (the files, the modules, what happens at the end) changes nothing here. Whoever ends the
-process early leaves no record.
+The harness reads the tests and the name of the report file from standard input before the program runs. It also keeps
+references to the functions that it needs later, so that a program that changes files, modules or exit handlers does not
+affect the result. If the process exits early, there is no report.
 """
 
 
@@ -31,7 +30,7 @@ def harness():
     with os.fdopen(os.dup(0)) as given:
         todo = json.load(given)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # The harness is not for others to change.
+    # Hides the harness from the program, which could change it through `__main__`.
     sys.modules["__main__"] = types.ModuleType("__main__")
     passed, wrong = [], []
 
@@ -64,14 +63,14 @@ def harness():
                 fail(subtest, error[1])
 
     class Watcher:
-        """What pytest tells of its tests."""
+        """pytest plugin that records the results."""
 
         def pytest_collectreport(self, report):
             if report.failed:
                 fail("before any test", report.longreprtext[-longest:])
 
         def pytest_runtest_makereport(self, item, call):
-            # A skip that the program asked for.
+            # The program itself skipped the test.
             frames = extract_tb(call.excinfo.tb) if call.excinfo and call.excinfo.typename == "Skipped" else []
             if any(frame.filename == code_path for frame in frames):
                 fail(item.nodeid, "it was skipped by what it tests")
@@ -106,7 +105,7 @@ def harness():
         return module
 
     def public(program):
-        """The names that tests find by themselves; none that would change what is not the program's."""
+        """Names of the program that are globals of the tests, except names that would shadow builtins or unittest hooks."""
         taken = set(vars(builtins)) | {"load_tests", "setUpModule", "tearDownModule"}
         return {
             name: value
@@ -115,7 +114,7 @@ def harness():
         }
 
     def plain_tests(module):
-        """Functions and methods that are tests by their names, as many who write tests expect."""
+        """Functions and methods that are tests by their names, as in pytest."""
         for name, value in list(vars(module).items()):
             if getattr(value, "__module__", None) != "tests":
                 continue
@@ -146,7 +145,7 @@ def harness():
                 passed.append(name)
             except BaseException as error:
                 fail(name, error)
-        # A file of plain assertions, all of which held. One that only defines or names things has none.
+        # A file of plain assertions without test functions counts as one passed test; definitions alone do not count.
         quiet = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
         acts = [node for node in tree.body if not isinstance(node, quiet)]
         acts = [node for node in acts if not isinstance(node, ast.Expr) or isinstance(node.value, (ast.Call, ast.Await))]
@@ -167,10 +166,10 @@ def harness():
         return start
 
     def run_tests(text):
-        """Gives what is wrong with the tests themselves, if anything is."""
+        """Returns why the tests themselves cannot be run, or None."""
         try:
             tree = ast.parse(text, tests_path)
-            # Taken hold of before the program runs.
+            # Imports pytest before the program runs, so that the program cannot change it.
             start_pytest = run_pytest(text) if "pytest" in set(imported(tree)) else None
         except (SyntaxError, ValueError, ModuleNotFoundError) as error:
             return why(error)
@@ -200,7 +199,7 @@ def harness():
     file = os.open(f"/tmp/{todo['record']}", flags, 0o600)
     while record:
         record = record[write(file, record):]
-    # At once: whatever was to happen at the end could change what is written.
+    # Exit at once, so that exit handlers of the program cannot change the report.
     leave(1 if wrong or broken else 0)
 
 

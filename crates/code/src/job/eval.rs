@@ -1,13 +1,14 @@
-//! Job of an evaluation: how good a model is at problems whose answers are known.
+//! Job that evaluates a model on problems with known solutions.
 
 use std::sync::Arc;
 
 use assize_gateway::{Gateway, Providers};
-use assize_llm::{Call, ErrorKind, Model, ModelError, Response};
+use assize_llm::{CallOptions, ErrorKind, Model, ModelError, ModelResponse};
 use assize_run::{
-    ExecuteError, Execution, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunKind, Store,
+    ExecuteError, ExecutionContext, Job, NewRun, NodeFailure, NodeSource, REMOTE, Run, RunKind,
+    Store,
 };
-use assize_sandbox::{Language, RunPool, RunSettings, Sandboxes};
+use assize_sandbox::{Language, RunPool, RunSettings, SandboxFactory};
 use assize_types::text::harmless;
 use assize_types::{Cancel, Failure, FailureKind};
 use async_trait::async_trait;
@@ -15,25 +16,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Request;
-use crate::eval::{self, EvalState, Problem, Report};
-use crate::{CodeFailure, Court, Options};
+use super::CodeJobRequest;
+use crate::eval::{self, EvalProblem, EvalReport, EvalState};
+use crate::{CodeFailure, CodeOptions, CodeRunner};
 
-/// The name of the problems among a run's artifacts.
+/// Name of the artifact with the problems.
 const PROBLEMS: &str = "problems.jsonl";
 
-/// What can be asked for.
+/// Request for an evaluation.
 #[derive(Debug, Clone)]
-pub struct EvalAsk {
-    /// What the problems are called.
+pub struct EvalRequest {
+    /// Name of the problem set.
     pub name: String,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<EvalProblem>,
     pub samples: u32,
     pub max_attempts: u32,
     pub image: Option<String>,
 }
 
-/// What a run needs to be run again; the problems are kept beside it.
+/// Stored input of an evaluation, enough to resume it. The problems are an artifact of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvalInput {
     pub samples: u32,
@@ -42,38 +43,38 @@ pub struct EvalInput {
     pub settings: RunSettings,
 }
 
-/// An evaluation that is to be started or resumed.
+/// Evaluation to start or resume.
 #[derive(Debug)]
 pub struct EvalPlan {
-    problems: Vec<Problem>,
+    problems: Vec<EvalProblem>,
     source: Source,
-    /// How many problems are solved at once.
+    /// Maximum number of problems solved in parallel.
     pub parallel: u32,
 }
 
-/// What an evaluation is made of.
+/// Origin of an evaluation: a new request, or a stored run.
 #[derive(Debug)]
 enum Source {
-    Asked(EvalAsk),
+    Asked(EvalRequest),
     Stored(Box<EvalInput>),
 }
 
 impl EvalPlan {
-    pub fn fresh(mut ask: EvalAsk, parallel: u32) -> EvalPlan {
+    pub fn fresh(mut ask: EvalRequest, parallel: u32) -> EvalPlan {
         let problems = std::mem::take(&mut ask.problems);
         EvalPlan { problems, source: Source::Asked(ask), parallel }
     }
 
-    /// The plan of a stored run.
+    /// Loads the plan of a stored run.
     pub async fn restored(
         run: &Run,
         store: &dyn Store,
         parallel: u32,
     ) -> Result<EvalPlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("{what} of `{}` cannot be read", run.id);
+            let message = format!("cannot read {what} of `{}`", run.id);
             let failure = Failure::new(FailureKind::Environment, message);
-            failure.hint("start it again: `assize eval FILE`")
+            failure.hint("start a new run with `assize eval FILE`")
         };
         let before = serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
         let artifacts = store.artifacts(&run.id).await?;
@@ -84,30 +85,31 @@ impl EvalPlan {
     }
 }
 
-/// The problems of a file, one in each line.
-pub fn read_problems(text: &str) -> Result<Vec<Problem>, Failure> {
+/// Parses a problem file in JSON Lines.
+pub fn read_problems(text: &str) -> Result<Vec<EvalProblem>, Failure> {
     eval::read(text).map_err(|error| {
         Failure::from_error(FailureKind::Usage, &error).hint(
-            "each line is an object with task_id, prompt, entry_point, test and canonical_solution",
+            "each line must be an object with task_id, prompt, entry_point, test and \
+             canonical_solution",
         )
     })
 }
 
-/// An evaluation of a model.
+/// Job that evaluates a model.
 #[derive(Debug)]
 pub struct EvalJob {
     pub input: EvalInput,
     pub gateway: Arc<Gateway>,
-    /// Which isolation was chosen, and why.
+    /// Chosen backend, and why.
     pub why: String,
     providers: Providers,
-    sandboxes: Sandboxes,
-    problems: Vec<Problem>,
+    sandboxes: SandboxFactory,
+    problems: Vec<EvalProblem>,
     parallel: u32,
 }
 
 impl EvalJob {
-    /// How many samples there are in all.
+    /// Total number of samples of all problems.
     pub fn samples(&self) -> usize {
         self.problems.len() * self.input.samples as usize
     }
@@ -116,25 +118,25 @@ impl EvalJob {
 #[async_trait]
 impl Job for EvalJob {
     const KIND: RunKind = RunKind::Eval;
-    type Request = Request<EvalPlan>;
+    type Request = CodeJobRequest<EvalPlan>;
     type Local = RunPool;
-    type Report = Report;
+    type Report = EvalReport;
 
     async fn plan(
-        request: Request<EvalPlan>,
-        with: &assize_run::Plan<'_>,
+        request: CodeJobRequest<EvalPlan>,
+        with: &assize_run::PlanContext<'_>,
     ) -> Result<(EvalJob, NewRun), Failure> {
-        let Request { plan: EvalPlan { problems, source, parallel }, providers, sandboxes } =
+        let CodeJobRequest { plan: EvalPlan { problems, source, parallel }, providers, sandboxes } =
             request;
         let gateway = providers.gateway(with.ledger.clone()).await?;
         if gateway.is_rehearsal() {
-            let message = "no model is configured to be evaluated";
+            let message = "no model is configured for the evaluation";
             return Err(Failure::new(FailureKind::Settings, message)
                 .hint("set a provider's key or start Ollama; `--reference` needs no model"));
         }
         let (input, name) = match source {
             Source::Asked(ask) => {
-                let EvalAsk { name, samples, max_attempts, image, .. } = ask;
+                let EvalRequest { name, samples, max_attempts, image, .. } = ask;
                 let sandbox = (sandboxes.spec(None)?.limits, image);
                 let settings = RunSettings::new(&sandboxes.settings, sandbox, gateway.name());
                 (EvalInput { samples, max_attempts, settings }, name)
@@ -173,15 +175,15 @@ impl Job for EvalJob {
     async fn execute(
         &mut self,
         pool: RunPool,
-        execution: Execution<'_>,
-    ) -> Result<Report, ExecuteError> {
+        execution: ExecutionContext<'_>,
+    ) -> Result<EvalReport, ExecuteError> {
         let EvalInput { samples, max_attempts, settings } = &self.input;
         let court = super::court(settings, &self.gateway, &pool);
         let graph = eval::graph(Arc::new(court), self.parallel as usize)?;
         let state = EvalState::new(self.problems.clone(), *samples, *max_attempts);
         let outcome = graph.run(state, execution.options).await;
         pool.finish().await;
-        Ok(Report::new(&format!("{} {}", settings.provider, settings.model), &outcome?))
+        Ok(EvalReport::new(&format!("{} {}", settings.provider, settings.model), &outcome?))
     }
 
     fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
@@ -189,28 +191,32 @@ impl Job for EvalJob {
     }
 }
 
-/// A model that is never called.
+/// Model that fails if it is called; reference solutions need none.
 struct NoModel;
 
 #[async_trait]
 impl Model for NoModel {
-    async fn generate(&self, _: &assize_llm::Request, _: Call<'_>) -> Result<Response, ModelError> {
-        Err(ModelError::new(ErrorKind::Internal, "no model is asked here"))
+    async fn generate(
+        &self,
+        _: &assize_llm::ModelRequest,
+        _: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        Err(ModelError::new(ErrorKind::Internal, "a reference run must not call a model"))
     }
 }
 
-/// Runs the problems' own solutions, without a model. Gives why each failed, if it did, in the order of the problems.
+/// Runs the reference solutions of the problems, without a model; returns each failure, in the order of the problems.
 pub async fn run_reference(
-    problems: &[Problem],
-    sandboxes: &Sandboxes,
+    problems: &[EvalProblem],
+    sandboxes: &SandboxFactory,
     image: Option<String>,
     parallel: u32,
     cancel: Cancel,
 ) -> Result<Vec<Option<CodeFailure>>, Failure> {
     let spec = sandboxes.spec(image)?;
     let (pool, _) = sandboxes.pool(Language::Python, spec.clone(), parallel).await?;
-    let options = Options { spec, ..Options::default() };
-    let court = Court::new(Arc::new(NoModel), "none", pool.clone(), options);
+    let options = CodeOptions { spec, ..CodeOptions::default() };
+    let court = CodeRunner::new(Arc::new(NoModel), "none", pool.clone(), options);
     let failures = tokio::select! {
         failures = eval::reference(&court, problems, parallel as usize) => {
             failures.map_err(Failure::from)

@@ -1,4 +1,4 @@
-//! Job of a program: planned, executed in sandboxes, and reported.
+//! Job that runs the code loop.
 
 mod eval;
 mod plan;
@@ -13,64 +13,65 @@ use assize_run::{
     ExecuteError, Job, LiveOutput, NewRun, NodeFailure, NodeSource, REMOTE, RunId, RunKind, Store,
     StoreError,
 };
-use assize_sandbox::{Language, Layer, RunPool, RunSettings, Sandboxes, Spec};
+use assize_sandbox::{Language, RunPool, RunSettings, SandboxFactory, SandboxLayer, SandboxSpec};
 use assize_types::{Failure, FailureKind, Fingerprint, trail};
 use async_trait::async_trait;
 
-use crate::packages::{self, Packages};
+use crate::packages::{self, PackageSource};
 use crate::{
-    CannotKeep, CodeState, Court, Keep, Options, Session, Task, Trouble, Verdict, graph, rehearsal,
+    CodeOptions, CodeRunner, CodeRunnerError, CodeState, CodeTask, CodeVerdict, FileStorage,
+    FileStorageError, Session, graph, rehearsal,
 };
 
-pub use eval::{EvalAsk, EvalInput, EvalJob, EvalPlan, read_problems, run_reference};
-pub use plan::{CodeAsk, CodeInput, CodePlan, INPUTS, check_inputs, check_names};
+pub use eval::{EvalInput, EvalJob, EvalPlan, EvalRequest, read_problems, run_reference};
+pub use plan::{CodeInput, CodePlan, CodeRequest, INPUTS, check_inputs, check_names};
 
-/// A plan, with the services that its job needs.
+/// Plan of a job with the services that the job needs.
 #[derive(Debug)]
-pub struct Request<P> {
+pub struct CodeJobRequest<P> {
     pub plan: P,
     pub providers: Providers,
-    pub sandboxes: Sandboxes,
+    pub sandboxes: SandboxFactory,
 }
 
-/// The most sandboxes that wait for one run, besides those for programs that run side by side.
-const MOST_WAITING: u32 = 1;
+/// Idle sandboxes in the pool of one run, besides one for each candidate.
+const SPARE_SANDBOXES: u32 = 1;
 
-/// A program that a model writes, and that is run, criticised and retried.
+/// Job of the code loop: a model writes a program, which is run, criticised and retried.
 #[derive(Debug)]
 pub struct CodeJob {
     pub input: CodeInput,
     pub gateway: Arc<Gateway>,
-    /// Which isolation was chosen, and why.
+    /// Chosen backend, and why.
     pub why: String,
     providers: Providers,
-    sandboxes: Sandboxes,
-    task: Task,
+    sandboxes: SandboxFactory,
+    task: CodeTask,
     live: Arc<LiveOutput>,
 }
 
-/// What a program needs in this process.
+/// Resources of a code job in the process that executes it.
 #[derive(Debug)]
-pub struct Local {
+pub struct CodeResources {
     pool: RunPool,
-    packages: Option<Packages>,
+    packages: Option<PackageSource>,
     session: Option<Session>,
 }
 
 #[async_trait]
 impl Job for CodeJob {
     const KIND: RunKind = RunKind::Code;
-    type Request = Request<CodePlan>;
-    type Local = Local;
-    type Report = Verdict;
+    type Request = CodeJobRequest<CodePlan>;
+    type Local = CodeResources;
+    type Report = CodeVerdict;
 
     async fn plan(
-        request: Request<CodePlan>,
-        with: &assize_run::Plan<'_>,
+        request: CodeJobRequest<CodePlan>,
+        with: &assize_run::PlanContext<'_>,
     ) -> Result<(CodeJob, NewRun), Failure> {
-        let Request { plan, providers, sandboxes } = request;
+        let CodeJobRequest { plan, providers, sandboxes } = request;
         let gateway = providers.gateway(with.ledger.clone()).await?;
-        let Task { task, language, .. } = &plan.task;
+        let CodeTask { task, language, .. } = &plan.task;
         if gateway.is_rehearsal() && !rehearsal::knows(task, *language) {
             let mut unknown = Failure::from(rehearsal::unknown());
             unknown.kind = FailureKind::Settings;
@@ -87,32 +88,33 @@ impl Job for CodeJob {
         self.providers.refuse_tape()?;
         let Some(name) = &self.input.session else { return Ok(()) };
         let message =
-            format!("the files of session `{name}` are on one machine, and not in a cluster");
+            format!("session `{name}` is stored on this machine and unavailable in a cluster");
         Err(Failure::new(FailureKind::Usage, message)
-            .hint("run it here, without `--cluster`; or give it files with `--file`"))
+            .hint("run without `--cluster`, or pass files with `--file`"))
     }
 
-    async fn prepare(&mut self) -> Result<Local, Failure> {
+    async fn prepare(&mut self) -> Result<CodeResources, Failure> {
         let CodeJob { input, sandboxes, .. } = self;
         let packages = packages(&input.packages, sandboxes)?;
         let session = match &input.session {
             Some(name) => Some(open_session(&sandboxes.environment, name, &self.providers)?),
             None => None,
         };
-        let most = MOST_WAITING + input.candidates;
+        let size = SPARE_SANDBOXES + input.candidates;
         let (pool, why) =
-            RunPool::open(sandboxes, input.language, input.settings.spec(), most).await?;
+            RunPool::open(sandboxes, input.language, input.settings.spec(), size).await?;
         self.why = why;
-        Ok(Local { pool, packages, session })
+        Ok(CodeResources { pool, packages, session })
     }
 
     async fn execute(
         &mut self,
-        local: Local,
-        execution: assize_run::Execution<'_>,
-    ) -> Result<Verdict, ExecuteError> {
+        local: CodeResources,
+        execution: assize_run::ExecutionContext<'_>,
+    ) -> Result<CodeVerdict, ExecuteError> {
         trail::workflow_started(&self.task.task, self.gateway.name().0);
-        let store = WithTheRun { store: execution.store.clone(), run: execution.run.id.clone() };
+        let store =
+            ArtifactStorage { store: execution.store.clone(), run: execution.run.id.clone() };
         let court = court(&self.input.settings, &self.gateway, &local.pool)
             .keeping(Arc::new(store))
             .with_packages(local.packages)
@@ -121,7 +123,7 @@ impl Job for CodeJob {
         let graph = graph(Arc::new(court))?;
         let outcome = graph.run(CodeState::new(self.task.clone()), execution.options).await;
         local.pool.finish().await;
-        let verdict = outcome.map(|state| Verdict::from(&state));
+        let verdict = outcome.map(|state| CodeVerdict::from(&state));
         let (success, attempts) =
             verdict.as_ref().map_or((false, 0), |verdict| (verdict.success, verdict.attempts));
         trail::workflow_completed(success, attempts);
@@ -143,33 +145,37 @@ impl CodeJob {
     }
 }
 
-/// Where the programs of a run are tried.
-fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> Court {
-    let options = Options {
+/// Services of the code loop for a run with these settings.
+fn court(settings: &RunSettings, gateway: &Arc<Gateway>, pool: &RunPool) -> CodeRunner {
+    let options = CodeOptions {
         temperature: settings.temperature as f32,
         max_tokens: settings.max_output_tokens,
         context_window: gateway.facts().map(|facts| facts.context_window),
         spec: settings.spec(),
     };
-    Court::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
+    CodeRunner::new(gateway.clone(), gateway.name().0, pool.pool.clone(), options)
 }
 
-/// Explains why code could not be tried.
+/// Converts an infrastructure error of a node to a failure.
 fn explain(source: NodeSource) -> Result<NodeFailure, NodeSource> {
-    source.downcast::<Trouble>().map(|trouble| {
+    source.downcast::<CodeRunnerError>().map(|trouble| {
         let is_final = trouble.is_final();
         NodeFailure { failure: (*trouble).into(), is_final }
     })
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Failure {
+impl From<CodeRunnerError> for Failure {
+    fn from(trouble: CodeRunnerError) -> Failure {
         match trouble {
-            Trouble::Sandbox(error) => error.into(),
-            Trouble::Session(error) => error.into(),
-            error @ Trouble::Keep(_) => Failure::from_error(FailureKind::Environment, &error),
-            error @ Trouble::Packages(_) => Failure::from_error(FailureKind::Environment, &error)
-                .hint("the settings `packages.pip` and `packages.wheels` say where they come from"),
+            CodeRunnerError::Sandbox(error) => error.into(),
+            CodeRunnerError::Session(error) => error.into(),
+            error @ CodeRunnerError::Keep(_) => {
+                Failure::from_error(FailureKind::Environment, &error)
+            }
+            error @ CodeRunnerError::Packages(_) => {
+                Failure::from_error(FailureKind::Environment, &error)
+                    .hint("check the settings `packages.pip` and `packages.wheels`")
+            }
         }
     }
 }
@@ -182,29 +188,29 @@ fn open_session(
     let root = sessions(environment);
     let before = Session::look(&root, name)?;
     let session = Session::open(&root, name)?;
-    // A user who mistypes a name should see it.
+    // Lets a user notice a mistyped name.
     providers.reporter.note(&match before.map(|files| files.len()) {
-        None => format!("session `{name}`, which begins with this run"),
-        Some(1) => format!("session `{name}`, with 1 file"),
-        Some(files) => format!("session `{name}`, with {files} files"),
+        None => format!("session `{name}` (new)"),
+        Some(1) => format!("session `{name}` (1 file)"),
+        Some(files) => format!("session `{name}` ({files} files)"),
     });
     Ok(session)
 }
 
-/// The folder of all sessions.
+/// Folder of all sessions.
 pub fn sessions(environment: &Environment) -> PathBuf {
     environment.state_folder.join("sessions")
 }
 
-/// The layers with the packages that a command names, for a sandbox of this kind.
+/// Layers with packages that the user names, for a sandbox with this spec.
 pub async fn package_layers(
     names: &[String],
-    sandboxes: &Sandboxes,
-    spec: &Spec,
-) -> Result<Vec<Layer>, Failure> {
+    sandboxes: &SandboxFactory,
+    spec: &SandboxSpec,
+) -> Result<Vec<SandboxLayer>, Failure> {
     let allowed = packages::allowed(&sandboxes.settings.packages.allow);
     let hint = format!(
-        "allowed are: {}; the setting `packages.allow` adds to them (`+NAME`)",
+        "allowed packages: {}; add more with the setting `packages.allow` (`+NAME`)",
         if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
     );
     let Some(packages) = packages(&allowed, sandboxes)? else {
@@ -217,9 +223,12 @@ pub async fn package_layers(
     layers
 }
 
-/// Where programs get their packages, if they may have any.
-fn packages(allowed: &[String], sandboxes: &Sandboxes) -> Result<Option<Packages>, Failure> {
-    let Sandboxes { settings: config, environment: around, .. } = sandboxes;
+/// Package source of programs; `None` if no packages are allowed.
+fn packages(
+    allowed: &[String],
+    sandboxes: &SandboxFactory,
+) -> Result<Option<PackageSource>, Failure> {
+    let SandboxFactory { settings: config, environment, .. } = sandboxes;
     let allowed: BTreeSet<String> = allowed.iter().cloned().collect();
     let pip = match &*config.packages.pip {
         Some(words) => words.split_whitespace().map(str::to_owned).collect(),
@@ -229,8 +238,8 @@ fn packages(allowed: &[String], sandboxes: &Sandboxes) -> Result<Option<Packages
             vec![python.unwrap_or_else(|| "python3".to_owned()), "-m".to_owned(), "pip".to_owned()]
         }
     };
-    // It finds its index, its proxy and its certificates, and none of anybody's keys.
-    let env = around.environment.iter().filter(|(name, _)| {
+    // pip gets the variables for its index, proxy and certificates, but no API keys.
+    let env = environment.environment.iter().filter(|(name, _)| {
         let name = name.to_ascii_uppercase();
         let known = ["PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
         name.starts_with("PIP_")
@@ -240,30 +249,30 @@ fn packages(allowed: &[String], sandboxes: &Sandboxes) -> Result<Option<Packages
     });
     let env = env.map(|(name, value)| (name.clone(), value.clone())).collect();
     let wheels = config.packages.wheels.as_ref();
-    let wheels = wheels.map(|path| around.typed(path.as_ref()));
+    let wheels = wheels.map(|path| environment.typed(path.as_ref()));
     if let Some(folder) = wheels.as_ref().filter(|folder| !folder.is_dir()) {
-        let message = format!("`packages.wheels` is no folder: `{}`", folder.display());
+        let message = format!("`packages.wheels` is not a folder: `{}`", folder.display());
         return Err(Failure::new(FailureKind::Settings, message));
     }
-    let folder = around.cache_folder.join("packages");
-    Ok((!allowed.is_empty()).then_some(Packages { folder, allowed, pip, wheels, env }))
+    let folder = environment.cache_folder.join("packages");
+    Ok((!allowed.is_empty()).then_some(PackageSource { folder, allowed, pip, wheels, env }))
 }
 
-/// Keeps the files that programs leave with the run.
-struct WithTheRun {
+/// Stores the files that programs leave as artifacts of the run.
+struct ArtifactStorage {
     store: Arc<dyn Store>,
     run: RunId,
 }
 
 #[async_trait]
-impl Keep for WithTheRun {
-    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
-        let failed = |error: StoreError| CannotKeep(error.to_string());
+impl FileStorage for ArtifactStorage {
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
+        let failed = |error: StoreError| FileStorageError(error.to_string());
         self.store.put_artifact(&self.run, name, bytes).await.map_err(failed)
     }
 
-    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
-        let failed = |error: StoreError| CannotKeep(error.to_string());
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, FileStorageError> {
+        let failed = |error: StoreError| FileStorageError(error.to_string());
         self.store.artifact(sha256).await.map_err(failed)
     }
 }

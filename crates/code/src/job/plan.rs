@@ -1,13 +1,13 @@
-//! What is to be tried: a new task, or a run that goes on.
+//! Plan of a code run: a new task, or a stored run to resume.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_config::Limits;
+use assize_config::SandboxLimits;
 use assize_gateway::{Gateway, Providers};
-use assize_run::{NewRun, Origin, Run, RunKind, Store};
-use assize_sandbox::{Language, RunSettings, Sandboxes};
+use assize_run::{NewRun, Run, RunKind, RunOrigin, Store};
+use assize_sandbox::{Language, RunSettings, SandboxFactory};
 use assize_types::text::{checked, harmless, shorten};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -15,55 +15,57 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::packages;
-use crate::{Expect, InputFile, MAX_ATTEMPTS, Task};
+use crate::{CodeTask, ExpectedOutput, InputFile, MAX_ATTEMPTS};
 
-/// The longest task and the longest file of tests, in MiB: more would fit no model.
-const LONGEST: u64 = 1;
+/// Maximum size of a task and of a test file, in MiB; larger ones fit no model.
+const MAX_TEXT_MIB: u64 = 1;
 
-/// The names of what is kept beside a run.
+/// Artifact names of the task and the tests, and the name prefix of input files.
 const TASK: &str = "task.txt";
 const TESTS: &str = "tests";
 pub const INPUTS: &str = "input/";
 
-/// What a run needs to be run again; what is large is kept beside it.
+/// Stored input of a code run, enough to resume it. Task, tests and input files are artifacts of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CodeInput {
     pub language: Language,
     pub max_attempts: u32,
     pub candidates: u32,
     pub expect: Option<String>,
-    /// Where the files that the program leaves are wanted, and the program itself.
+    /// Folder to copy the program's files to.
     pub out: Option<PathBuf>,
+    /// File to save the program in.
     pub save: Option<PathBuf>,
     pub session: Option<String>,
-    /// The packages that programs may ask for.
+    /// Packages that programs may use.
     pub packages: Vec<String>,
     #[serde(flatten)]
     pub settings: RunSettings,
 }
 
-/// What can be asked for.
+/// Request for a code run.
 #[derive(Debug, Clone)]
-pub struct CodeAsk {
+pub struct CodeRequest {
     pub task: String,
     pub language: Language,
     pub max_attempts: u32,
     pub candidates: u32,
     pub tests: Option<String>,
-    /// What the output must contain; between slashes, a pattern.
+    /// Text that the output must contain; between slashes, a regular expression.
     pub expect: Option<String>,
     pub inputs: Vec<InputFile>,
     pub session: Option<String>,
     pub image: Option<String>,
-    /// Where whoever asks wants the files and the program, if on this machine.
+    /// Folder to copy the program's files to.
     pub out: Option<PathBuf>,
+    /// File to save the program in.
     pub save: Option<PathBuf>,
 }
 
-impl CodeAsk {
-    /// The same as if nothing but the task had been said.
-    pub fn new(task: String) -> CodeAsk {
-        CodeAsk {
+impl CodeRequest {
+    /// Request for a task with default options.
+    pub fn new(task: String) -> CodeRequest {
+        CodeRequest {
             task,
             language: Language::Python,
             max_attempts: MAX_ATTEMPTS,
@@ -79,17 +81,16 @@ impl CodeAsk {
     }
 }
 
-/// A trial that is about to begin, or to go on.
+/// Code run to start or resume.
 #[derive(Debug)]
 pub struct CodePlan {
-    pub task: Task,
-    limits: Limits,
+    pub task: CodeTask,
+    limits: SandboxLimits,
     image: Option<String>,
     session: Option<String>,
-    /// Where the files and the program are wanted.
     out: Option<PathBuf>,
     save: Option<PathBuf>,
-    /// What was asked for before, where this is not the first time.
+    /// Stored input of the run, if it was loaded from the store.
     before: Option<CodeInput>,
 }
 
@@ -98,19 +99,19 @@ fn usage(message: impl Into<String>) -> Failure {
 }
 
 impl CodePlan {
-    /// A new task.
-    pub fn fresh(ask: CodeAsk, sandboxes: &Sandboxes) -> Result<CodePlan, Failure> {
+    /// Plans a new run.
+    pub fn fresh(ask: CodeRequest, sandboxes: &SandboxFactory) -> Result<CodePlan, Failure> {
         let limits = sandboxes.spec(None)?.limits;
-        checked("the task", LONGEST, &ask.task)?;
+        checked("the task", MAX_TEXT_MIB, &ask.task)?;
         if let Some(tests) = &ask.tests {
-            checked("the file of tests", LONGEST, tests)?;
+            checked("the test file", MAX_TEXT_MIB, tests)?;
         }
         if ask.expect.as_deref() == Some("") {
-            return Err(usage("what is expected is empty, which any output would fit"));
+            return Err(usage("the expected text is empty and would match any output"));
         }
-        let expect = ask.expect.as_deref().map(str::parse::<Expect>).transpose()?;
+        let expect = ask.expect.as_deref().map(str::parse::<ExpectedOutput>).transpose()?;
         check_inputs(&ask.inputs, &limits)?;
-        let task = Task {
+        let task = CodeTask {
             language: ask.language,
             max_attempts: ask.max_attempts,
             candidates: ask.candidates,
@@ -118,17 +119,18 @@ impl CodePlan {
             expect,
             inputs: ask.inputs,
             wants_files: true,
-            ..Task::new(ask.task)
+            ..CodeTask::new(ask.task)
         };
-        let CodeAsk { image, session, out, save, .. } = ask;
+        let CodeRequest { image, session, out, save, .. } = ask;
         Ok(CodePlan { task, limits, image, session, out, save, before: None })
     }
 
-    /// The plan of a stored run.
+    /// Loads the plan of a stored run.
     pub async fn restored(run: &Run, store: &dyn Store) -> Result<CodePlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("{what} of `{}` cannot be read", run.id);
-            Failure::new(FailureKind::Environment, message).hint("start it again: `assize run`")
+            let message = format!("cannot read {what} of `{}`", run.id);
+            Failure::new(FailureKind::Environment, message)
+                .hint("start a new run with `assize run`")
         };
         let before: CodeInput =
             serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
@@ -146,25 +148,25 @@ impl CodePlan {
                 }
             }
         }
-        let task = Task {
+        let task = CodeTask {
             language: before.language,
             max_attempts: before.max_attempts,
             candidates: before.candidates,
             tests,
-            expect: before.expect.as_deref().map(str::parse::<Expect>).transpose()?,
+            expect: before.expect.as_deref().map(str::parse::<ExpectedOutput>).transpose()?,
             inputs,
             wants_files: true,
-            ..Task::new(task.ok_or_else(|| lost("the task"))?)
+            ..CodeTask::new(task.ok_or_else(|| lost("the task"))?)
         };
         let CodeInput { session, out, save, settings, .. } = before.clone();
         let (limits, image) = (settings.limits, settings.image);
         Ok(CodePlan { task, limits, image, session, out, save, before: Some(before) })
     }
 
-    /// What the run is to be run with: as before, where there was a before.
+    /// Input of the run: the stored input of a resumed run, else a new one.
     pub fn input(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         providers: &Providers,
         gateway: &Gateway,
     ) -> Result<CodeInput, Failure> {
@@ -205,47 +207,47 @@ impl CodePlan {
     }
 }
 
-/// Refuses files that have no place in a sandbox.
-pub fn check_inputs(inputs: &[InputFile], limits: &Limits) -> Result<(), Failure> {
+/// Checks that input files have valid names and fit the sandbox's disk limit.
+pub fn check_inputs(inputs: &[InputFile], limits: &SandboxLimits) -> Result<(), Failure> {
     check_names(inputs.iter().map(|input| input.name.as_str()))?;
     let mut room = limits.disk;
     for InputFile { bytes, .. } in inputs {
         room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
-            usage(format!("the files do not fit: the sandbox has room for {} bytes", limits.disk))
+            usage(format!("the files exceed the sandbox's disk limit of {} bytes", limits.disk))
         })?;
     }
     Ok(())
 }
 
-/// Refuses files that cannot be in one folder together.
+/// Checks that file names are valid relative paths that do not conflict.
 pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     let mut known = BTreeSet::new();
     for name in names {
         if !is_plain(name) {
             let name = harmless(name);
-            return Err(usage(format!("`{name}` is a name that no file here can have")));
+            return Err(usage(format!("invalid file name `{name}`")));
         }
         if !known.insert(name) {
-            return Err(usage(format!("two files are called `{name}`")));
+            return Err(usage(format!("duplicate file name `{name}`")));
         }
     }
     for name in &known {
         let above = name.match_indices('/').map(|(at, _)| &name[..at]);
         if let Some(file) = above.into_iter().find(|folder| known.contains(folder)) {
-            return Err(usage(format!("`{file}` is a file, and `{name}` would be below it")));
+            return Err(usage(format!("`{file}` is a file and cannot contain `{name}`")));
         }
     }
     Ok(())
 }
 
-/// Whether a file can have this name below the working folder.
+/// Whether a name is a valid relative path below the working folder.
 fn is_plain(name: &str) -> bool {
     name.len() <= 200
         && !name.chars().any(char::is_control)
         && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// The first line of a task that says something.
+/// Title of a run: the first line of its task that is not empty.
 fn title(task: &str) -> String {
     let line = task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("a task");
     shorten(&harmless(&line.replace('\t', " ")), 80)

@@ -1,61 +1,71 @@
-//! Bytecode for the modules of a layer, so that an import does not have to compile them each time.
+//! Compiles the modules of a layer to bytecode, so that imports do not compile them each time.
 //!
-//! A package is untrusted, so that a sandbox compiles it. The bytecode is deterministic: it holds a hash of its
-//! source instead of a time, and is not checked against the source, as nobody can change a layer.
+//! Packages are untrusted, so a sandbox compiles them. The bytecode is deterministic: it contains a hash of its source
+//! instead of a time. Python does not check it against the source, as layers are read-only.
 
 use std::fs;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assize_config::Limits;
-use assize_sandbox::{Command, Language, Layer, Pool, SandboxError, Spec, WORKSPACE};
+use assize_config::SandboxLimits;
+use assize_sandbox::{
+    Language, ProgramCommand, SandboxError, SandboxLayer, SandboxPool, SandboxSpec, WORKSPACE,
+};
 use zip::ZipArchive;
 
 use super::wheel;
 
-/// The file that the compiling program leaves.
+/// File that the compiling program writes.
 const ARCHIVE: &str = "bytecode.zip";
 
-/// The largest archive, and the most files in it.
+/// Maximum size of the archive in bytes, and maximum number of files in it.
 const MAX_ARCHIVE: u64 = 256 << 20;
 const MAX_FILES: usize = wheel::MOST_FILES;
 
-/// How often the bytecode of one layer is tried to be compiled.
+/// Maximum number of attempts to compile a layer.
 pub(super) const MAX_COMPILATIONS: u32 = 3;
 
-/// How long all modules of a layer may take.
+/// Timeout of the compilation of a layer.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Compiles all modules of the layer but their tests; what cannot be compiled is left out.
+/// Python program that compiles all modules of a layer except tests, and skips invalid modules.
 const PROGRAM: &str = include_str!("compile.py");
 
-/// Compiles the modules of a layer that is not in use yet, and puts the bytecode beside them.
+/// Compiles the modules of a layer that is not in use yet, and adds the bytecode to the layer.
 ///
 /// # Errors
-/// When no sandbox can be made, or it does not finish: the layer is complete without bytecode.
-pub(super) async fn add(folder: &Path, pool: &Pool, spec: &Spec) -> Result<(), String> {
-    let layer = Layer::of(folder).map_err(|error| error.to_string())?;
+/// When no sandbox can be created, or the compilation fails. The layer then works without bytecode.
+pub(super) async fn add(
+    folder: &Path,
+    pool: &SandboxPool,
+    spec: &SandboxSpec,
+) -> Result<(), String> {
+    let layer = SandboxLayer::of(folder).map_err(|error| error.to_string())?;
     let archive = compile(&layer, pool, spec).await.map_err(|error| error.to_string())?;
     let folder = folder.to_owned();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&archive, &folder, MAX_FILES)).await;
     unpacked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
-async fn compile(layer: &Layer, pool: &Pool, spec: &Spec) -> Result<Vec<u8>, SandboxError> {
-    let limits = Limits {
+async fn compile(
+    layer: &SandboxLayer,
+    pool: &SandboxPool,
+    spec: &SandboxSpec,
+) -> Result<Vec<u8>, SandboxError> {
+    let limits = SandboxLimits {
         memory: spec.limits.memory.max(1 << 30),
         disk: spec.limits.disk.max(512 << 20),
         wall: TIMEOUT,
         cpu_millis: spec.limits.cpu_millis.max(1000),
         ..spec.limits.clone()
     };
-    let spec = Spec { limits, layers: vec![layer.clone()], ..spec.clone() };
+    let spec = SandboxSpec { limits, layers: vec![layer.clone()], ..spec.clone() };
     let sandbox = pool.make(&spec).await?;
     let compiled = async {
         let target = format!("{WORKSPACE}/{ARCHIVE}");
-        let mut command = Command::default().args([layer.at.clone(), target.clone()]);
-        // Sets of constants have the same order each time.
+        let mut command = ProgramCommand::default().args([layer.at.clone(), target.clone()]);
+        // A fixed hash seed makes the order of constant sets deterministic.
         command.env.insert("PYTHONHASHSEED".to_owned(), "0".to_owned());
         let running = sandbox.run(Language::Python, PROGRAM.as_bytes(), command).await?;
         let finished = running.finish().await?;
@@ -70,11 +80,11 @@ async fn compile(layer: &Layer, pool: &Pool, spec: &Spec) -> Result<Vec<u8>, San
     compiled
 }
 
-/// Puts bytecode beside its modules. The archive comes from a sandbox: only new files in `__pycache__` folders
-/// are taken from it, and only for modules that are there.
-fn unpack(archive: &[u8], folder: &Path, most: usize) -> io::Result<()> {
-    // Counted before the list of files is read: each entry of that list begins like this.
-    if archive.windows(4).filter(|bytes| *bytes == b"PK\x01\x02").nth(most).is_some() {
+/// Unpacks bytecode into a layer. The archive is untrusted: only new files in `__pycache__` folders are accepted, and
+/// only for existing modules.
+fn unpack(archive: &[u8], folder: &Path, max: usize) -> io::Result<()> {
+    // Counts the signatures of directory entries before `zip` parses the directory.
+    if archive.windows(4).filter(|bytes| *bytes == b"PK\x01\x02").nth(max).is_some() {
         return Err(io::Error::other("the bytecode has too many files"));
     }
     let mut archive = ZipArchive::new(Cursor::new(archive))?;
@@ -87,7 +97,7 @@ fn unpack(archive: &[u8], folder: &Path, most: usize) -> io::Result<()> {
             continue;
         }
         let path = folder.join(place);
-        // The package brought it itself.
+        // The wheel already contains this bytecode.
         if path.exists() {
             continue;
         }
@@ -102,7 +112,7 @@ fn unpack(archive: &[u8], folder: &Path, most: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The module of a file of bytecode: `sub/module.py` of `sub/__pycache__/module.cpython-311.pyc`.
+/// Module of a bytecode file: `sub/module.py` for `sub/__pycache__/module.cpython-311.pyc`.
 fn module_of(bytecode: &Path) -> Option<PathBuf> {
     let folder = bytecode.parent().filter(|folder| folder.ends_with("__pycache__"))?.parent()?;
     let name = bytecode.file_name()?.to_str()?.strip_suffix(".pyc")?;
@@ -120,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_new_bytecode_is_taken_from_the_sandbox() {
+    fn only_new_bytecode_of_existing_modules_is_unpacked() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("__pycache__")).unwrap();
         fs::write(folder.path().join("__pycache__/own.cpython-311.pyc"), "own").unwrap();

@@ -1,13 +1,12 @@
-//! Packages that a program imports without declaring them: an answer that is only a fenced program has no
-//! `dependencies`.
+//! Detects the imports of a program. An answer that is only a fenced program has no `dependencies`.
 
 use std::collections::BTreeSet;
 
-use super::{Packages, Python, Requirement};
+use super::{PackageSource, PythonVersion, Requirement};
 
-impl Packages {
-    /// The allowed packages that a Python program imports.
-    pub(crate) fn imported_by(&self, code: &str, python: &Python) -> Vec<String> {
+impl PackageSource {
+    /// Allowed packages that a Python program imports.
+    pub(crate) fn imported_by(&self, code: &str, python: &PythonVersion) -> Vec<String> {
         let allowed = |name: &String| {
             let read = Requirement::read(name, python, &[]);
             matches!(read, Ok(Some(one)) if self.allowed.contains(one.name()))
@@ -16,7 +15,7 @@ impl Packages {
     }
 }
 
-/// The top-level modules that a Python program imports, by a look at its lines.
+/// Top-level modules that a Python program imports, found by scanning its lines.
 fn imports(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for statement in code.lines().flat_map(|line| line.split(';')) {
@@ -32,7 +31,7 @@ fn imports(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// `numpy` of `numpy.linalg as la`. `None` for a relative import, and for what is no module.
+/// Top-level module of an import, such as `numpy` of `numpy.linalg as la`. `None` for a relative or invalid import.
 fn top_level(module: &str) -> Option<String> {
     let name = module.split_whitespace().next()?.split('.').next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn imports_of_a_program_are_its_top_level_modules() {
+    fn imports_are_top_level_modules() {
         let code = "import os, numpy as np\nfrom sklearn.linear_model import Ridge  # fits\n\
                     def f():\n    import matplotlib.pyplot as plt; from PIL import Image\n\
                     from . import own\nfrom .near import other\nimport\nimport $x\nprint('import pandas')";
@@ -53,19 +52,19 @@ mod tests {
     }
 
     #[test]
-    fn imported_packages_are_named_only_if_they_are_allowed() {
-        let packages = Packages {
+    fn only_allowed_imports_become_dependencies() {
+        let packages = PackageSource {
             folder: "/nowhere".into(),
             allowed: ["pillow", "scikit-learn", "attrs"].map(str::to_owned).into(),
             pip: Vec::new(),
             wheels: None,
             env: Vec::new(),
         };
-        let python = Python::of("3.11.2").unwrap();
+        let python = PythonVersion::of("3.11.2").unwrap();
         let code = "import os\nimport numpy\nfrom PIL import Image\nimport sklearn\nimport attr\nimport evil";
         let declared = packages.imported_by(code, &python);
         assert_eq!(declared, ["PIL", "attr", "sklearn"]);
-        // They mean the distributions.
+        // Module names are mapped to the names of their packages.
         let names: Vec<String> = packages
             .allow(&declared, &python)
             .unwrap()

@@ -1,9 +1,9 @@
-//! Packages that a program needs: asked for by a model, so by nobody who is trusted.
+//! Python packages that a program needs. A model requests them, so requests are untrusted.
 //!
-//! Names are checked against a list. What they need is resolved outside the sandbox by `pip download`,
-//! which takes wheels alone and so runs nothing of a package; the wheels are unpacked into a folder that
-//! sandboxes see read-only, with bytecode that a sandbox compiled. The folder is known by the exact wheels in
-//! it and by the Python that compiled them, and used again.
+//! Names are checked against a list of allowed packages. Dependencies are resolved outside the sandbox by
+//! `pip download`, which accepts only wheels and so runs no code of a package. The wheels are unpacked into a layer: a
+//! folder that sandboxes mount read-only, with bytecode compiled in a sandbox. A layer is cached under a key of its
+//! exact wheels and its Python version.
 
 mod bytecode;
 mod imports;
@@ -18,47 +18,45 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use assize_config::ALLOWED_PACKAGES;
-use assize_sandbox::{Layer, Pool, Spec};
+use assize_sandbox::{SandboxLayer, SandboxPool, SandboxSpec};
 use assize_types::Fingerprint;
 use tokio::process::Command;
 
 pub use name::normal;
-pub(crate) use name::{Python, Requirement};
+pub(crate) use name::{PythonVersion, Requirement};
 
 use crate::execution::CodeFailure;
 
-/// The most packages that a program may ask for, and that all of them may need.
-const MOST_NAMES: usize = 100;
-const MOST_NEEDED: usize = 500;
+/// Maximum number of packages that a program may request, and of packages with all dependencies.
+const MAX_REQUESTED: usize = 100;
+const MAX_RESOLVED: usize = 500;
 
-/// How often what packages need may need something else.
-const MOST_ROUNDS: usize = 12;
+/// Maximum depth of dependencies.
+const MAX_ROUNDS: usize = 12;
 
-/// How long it may take to resolve and to fetch.
-const LONGEST: Duration = Duration::from_secs(300);
+/// Timeout of one `pip download`.
+const PIP_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long an answer holds: after that there may be newer packages.
+/// How long a resolution is reused before pip is asked for newer packages.
 const FRESH: Duration = Duration::from_secs(7 * DAY);
 
-/// How long what nobody uses is kept.
-const KEPT: Duration = Duration::from_secs(60 * DAY);
+/// How long an unused layer is kept.
+const UNUSED_LIFETIME: Duration = Duration::from_secs(60 * DAY);
 
 const DAY: u64 = 24 * 60 * 60;
 
-const NO_BYTECODE: &str = "packages have no bytecode, and are slower to import";
+const NO_BYTECODE: &str = "packages have no bytecode and are slower to import";
 
-/// The platforms that wheels may be made for, without the processor: all that a system of the last
-/// years can run.
+/// Platform tags of accepted wheels, without the architecture: all that a Linux system of recent years can run.
 const PLATFORMS: &str = "manylinux1 manylinux2010 manylinux2014 manylinux_2_17 manylinux_2_24 \
     manylinux_2_27 manylinux_2_28 linux";
 
-/// Reads a list of names that may be had: those of [`ALLOWED_PACKAGES`] as well where one has a `+` before it, and
-/// nothing for `none`.
+/// Parses the list of allowed packages. If a name has a `+` before it, [`ALLOWED_PACKAGES`] are added; `none` is empty.
 pub fn allowed(text: &str) -> Vec<String> {
     let words = || text.split([' ', ',']).filter(|word| !word.is_empty());
     let adds = words().any(|word| word.starts_with('+'));
-    let usual = ALLOWED_PACKAGES.split_whitespace().filter(|_| adds);
-    let names: BTreeSet<String> = usual
+    let defaults = ALLOWED_PACKAGES.split_whitespace().filter(|_| adds);
+    let names: BTreeSet<String> = defaults
         .chain(words().map(|word| word.trim_start_matches('+')))
         .filter(|name| *name != "none")
         .map(normal)
@@ -66,51 +64,51 @@ pub fn allowed(text: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Where packages come from, and which may be had.
+/// Source of packages, and which are allowed.
 #[derive(Debug, Clone)]
-pub struct Packages {
-    /// Where layers are kept.
+pub struct PackageSource {
+    /// Cache folder of layers.
     pub folder: PathBuf,
-    /// By their normal names.
+    /// Normalized names of the allowed packages.
     pub allowed: BTreeSet<String>,
-    /// What is run to fetch them: a program and its first arguments.
+    /// Command of pip: a program and its first arguments.
     pub pip: Vec<String>,
-    /// Wheels that are here already; nobody else is asked then.
+    /// Folder with wheels to use instead of a package index.
     pub wheels: Option<PathBuf>,
-    /// All of its environment: it need not know of anybody's keys.
+    /// Complete environment of pip, without API keys.
     pub env: Vec<(String, String)>,
 }
 
-/// Packages that could not be had, and whose matter that is.
+/// Why packages could not be installed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum NotHad {
-    /// There are none like that, or they cannot be used: another choice may help.
+pub(crate) enum PackageError {
+    /// The packages do not exist or are invalid; a program with other packages may work.
     #[error("{0}")]
     Refused(String),
-    /// A program may do without them.
-    #[error("the index of packages cannot be reached")]
+    /// No network; a program without packages may work.
+    #[error("the package index cannot be reached")]
     Unreachable,
-    /// Nothing that another choice would change.
-    #[error("packages cannot be fetched: {0}")]
+    /// Infrastructure error, which another program would not avoid.
+    #[error("cannot fetch packages: {0}")]
     Trouble(String),
 }
 
-impl NotHad {
-    /// A disk that is full, or a folder that is nobody's: no matter of packages.
-    fn of_disk(what: &Path, error: &io::Error) -> NotHad {
-        NotHad::Trouble(format!("cannot use `{}`: {error}", what.display()))
+impl PackageError {
+    /// I/O error of the cache, such as a full disk.
+    fn of_disk(path: &Path, error: &io::Error) -> PackageError {
+        PackageError::Trouble(format!("cannot use `{}`: {error}", path.display()))
     }
 }
 
-impl Packages {
-    /// What is asked for, if all of it may be had.
+impl PackageSource {
+    /// Parses the requested packages, and checks that all are allowed.
     pub(crate) fn allow(
         &self,
         names: &[String],
-        python: &Python,
+        python: &PythonVersion,
     ) -> Result<BTreeSet<Requirement>, CodeFailure> {
         let mut wanted = BTreeSet::new();
-        if names.len() > MOST_NAMES {
+        if names.len() > MAX_REQUESTED {
             let name = format!("{} and {} more", shown(&names[0]), names.len() - 1);
             return Err(CodeFailure::PackageRefused { name });
         }
@@ -124,43 +122,46 @@ impl Packages {
         Ok(wanted)
     }
 
-    /// A layer with these packages and all that they need, for this Python.
+    /// Layer with these packages and all their dependencies, for this Python; from the cache if possible.
     pub(crate) async fn layer(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &Python,
-        pool: &Pool,
-        spec: &Spec,
-    ) -> Result<Layer, NotHad> {
-        let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
-        let question = self.folder.join("resolved").join(self.question(wanted, python));
-        let known = match self.known(&question) {
-            Some(known) if known.fresh => return Ok(self.with_bytecode(known, pool, spec).await),
-            known => known,
+        python: &PythonVersion,
+        pool: &SandboxPool,
+        spec: &SandboxSpec,
+    ) -> Result<SandboxLayer, PackageError> {
+        let failed = |error: io::Error| PackageError::of_disk(&self.folder, &error);
+        let resolution = self.folder.join("resolved").join(self.cache_key(wanted, python));
+        let cached = match self.cached(&resolution) {
+            Some(cached) if cached.fresh => {
+                return Ok(self.with_bytecode(cached, pool, spec).await);
+            }
+            cached => cached,
         };
-        match (self.ask(wanted, python, &question, pool, spec).await, known) {
+        match (self.resolve(wanted, python, &resolution, pool, spec).await, cached) {
             (Ok(layer), _) => {
-                wheel::tidy(&self.folder, KEPT).map_err(failed)?;
+                wheel::tidy(&self.folder, UNUSED_LIFETIME).map_err(failed)?;
                 Ok(layer)
             }
-            // Nobody can be asked, as without a network: what was right last week will do.
-            (Err(error), Some(Known { record, .. })) => {
-                tracing::warn!(%error, "packages cannot be looked for anew; using those of before");
+            // For example without a network: the stale layer is good enough.
+            (Err(error), Some(Cached { record, .. })) => {
+                tracing::warn!(%error, "cannot update packages; using the cached ones");
                 Ok(record.layer)
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    async fn ask(
+    /// Resolves and downloads packages, publishes their layer, and records its key in the file `resolution`.
+    async fn resolve(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &Python,
-        question: &Path,
-        pool: &Pool,
-        spec: &Spec,
-    ) -> Result<Layer, NotHad> {
-        let failed = |error: io::Error| NotHad::of_disk(&self.folder, &error);
+        python: &PythonVersion,
+        resolution: &Path,
+        pool: &SandboxPool,
+        spec: &SandboxSpec,
+    ) -> Result<SandboxLayer, PackageError> {
+        let failed = |error: io::Error| PackageError::of_disk(&self.folder, &error);
         for folder in ["resolved", "layers"] {
             fs::create_dir_all(self.folder.join(folder)).map_err(failed)?;
         }
@@ -168,7 +169,8 @@ impl Packages {
         let (folder, minor) = (self.folder.clone(), python.minor.clone());
         let unpack = move || wheel::unpack_all(fetched.path(), &folder, &minor);
         let unpacked = tokio::task::spawn_blocking(unpack).await;
-        let (key, unfinished) = unpacked.map_err(|error| NotHad::Trouble(error.to_string()))??;
+        let (key, unfinished) =
+            unpacked.map_err(|error| PackageError::Trouble(error.to_string()))??;
         if let Some(unfinished) = unfinished {
             let compiled = bytecode::add(unfinished.path(), pool, spec).await;
             if let Err(error) = &compiled {
@@ -177,18 +179,23 @@ impl Packages {
             let (folder, failures) = (self.folder.clone(), u32::from(compiled.is_err()));
             let publish = move || wheel::publish("", unfinished, &folder, key, failures);
             let published = tokio::task::spawn_blocking(publish).await;
-            published.map_err(|error| NotHad::Trouble(error.to_string()))??;
+            published.map_err(|error| PackageError::Trouble(error.to_string()))??;
         }
-        // Last: whoever reads it finds all of the layer.
-        wheel::write_whole(question, &key.to_string()).map_err(failed)?;
-        self.known(question)
-            .map(|known| known.record.layer)
-            .ok_or_else(|| NotHad::Trouble("they were removed meanwhile".to_owned()))
+        // Written last, so that its readers find the complete layer.
+        wheel::write_whole(resolution, &key.to_string()).map_err(failed)?;
+        self.cached(resolution)
+            .map(|cached| cached.record.layer)
+            .ok_or_else(|| PackageError::Trouble("the new layer was removed meanwhile".to_owned()))
     }
 
-    /// The layer of an answer, with bytecode: compiled now if that failed before, though not for ever.
-    async fn with_bytecode(&self, known: Known, pool: &Pool, spec: &Spec) -> Layer {
-        let Known { key, record, .. } = known;
+    /// Cached layer with bytecode. Compilation that failed before is retried, up to a maximum.
+    async fn with_bytecode(
+        &self,
+        cached: Cached,
+        pool: &SandboxPool,
+        spec: &SandboxSpec,
+    ) -> SandboxLayer {
+        let Cached { key, record, .. } = cached;
         if !(1..bytecode::MAX_COMPILATIONS).contains(&record.failed_compilations) {
             return record.layer;
         }
@@ -197,23 +204,23 @@ impl Packages {
             Err(error) => {
                 tracing::warn!(error, "{NO_BYTECODE}");
                 let failed_compilations = record.failed_compilations + 1;
-                let failed = wheel::Record { failed_compilations, ..record };
+                let failed = wheel::LayerRecord { failed_compilations, ..record };
                 if let Err(error) = wheel::write(&self.folder, key, &failed) {
-                    tracing::warn!(%error, "cannot note that packages have no bytecode");
+                    tracing::warn!(%error, "cannot record the failed compilation of packages");
                 }
                 failed.layer
             }
         }
     }
 
-    /// Compiles the bytecode of a layer that was published without.
+    /// Compiles a layer that was published without bytecode, and publishes the result.
     async fn compile(
         &self,
         key: Fingerprint,
-        layer: &Layer,
-        pool: &Pool,
-        spec: &Spec,
-    ) -> Result<Layer, String> {
+        layer: &SandboxLayer,
+        pool: &SandboxPool,
+        spec: &SandboxSpec,
+    ) -> Result<SandboxLayer, String> {
         let (from, folder) = (layer.clone(), self.folder.clone());
         let copied = tokio::task::spawn_blocking(move || wheel::copy(&from, &folder)).await;
         let copy = copied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
@@ -223,15 +230,16 @@ impl Packages {
         let published = tokio::task::spawn_blocking(publish).await;
         published.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let record = wheel::read(&self.folder, key);
-        record.map(|record| record.layer).ok_or_else(|| "they were removed meanwhile".to_owned())
+        let removed = || "the new layer was removed meanwhile".to_owned();
+        record.map(|record| record.layer).ok_or_else(removed)
     }
 
-    /// What identifies a question: what was wanted, for whom, from where.
-    fn question(&self, wanted: &BTreeSet<Requirement>, python: &Python) -> String {
+    /// Cache key of a resolution: the requested packages, the Python version and the package source.
+    fn cache_key(&self, wanted: &BTreeSet<Requirement>, python: &PythonVersion) -> String {
         let mut parts: Vec<String> = wanted.iter().map(ToString::to_string).collect();
         parts.push(format!("bytecode {} {}", python.version, std::env::consts::ARCH));
         parts.extend(self.pip.iter().cloned());
-        // Which index, and how.
+        // Variables that select and configure the package index.
         let settings = self.env.iter().filter(|(name, _)| name.starts_with("PIP_"));
         parts.extend(settings.map(|(name, value)| format!("{name}={value}")));
         if let Some(folder) = &self.wheels {
@@ -245,51 +253,52 @@ impl Packages {
         Fingerprint::of(parts.join("\n")).to_string()
     }
 
-    /// The layer that was the answer before, if it is still there.
-    fn known(&self, question: &Path) -> Option<Known> {
-        let key = fs::read_to_string(question).ok()?.parse().ok()?;
+    /// Cached layer of a resolution, if it still exists.
+    fn cached(&self, resolution: &Path) -> Option<Cached> {
+        let key = fs::read_to_string(resolution).ok()?.parse().ok()?;
         let record = wheel::read(&self.folder, key)?;
-        let asked = fs::metadata(question).and_then(|metadata| metadata.modified()).ok()?;
-        let age = SystemTime::now().duration_since(asked).unwrap_or_default();
-        Some(Known { key, record, fresh: age < FRESH })
+        let resolved = fs::metadata(resolution).and_then(|metadata| metadata.modified()).ok()?;
+        let age = SystemTime::now().duration_since(resolved).unwrap_or_default();
+        Some(Cached { key, record, fresh: age < FRESH })
     }
 
-    /// Fetches what is wanted and all that it needs, round by round: `pip` is never let loose on what a
-    /// package says that it needs, as that may be an address whose code it would run.
+    /// Downloads packages and all their dependencies, level by level. pip never resolves dependencies itself, as a
+    /// dependency may be a URL whose code pip would run.
     async fn fetch_all(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &Python,
-    ) -> Result<tempfile::TempDir, NotHad> {
+        python: &PythonVersion,
+    ) -> Result<tempfile::TempDir, PackageError> {
         let mut all = wanted.clone();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let fetched = tempfile::tempdir_in(&self.folder)
-                .map_err(|error| NotHad::of_disk(&self.folder, &error))?;
+                .map_err(|error| PackageError::of_disk(&self.folder, &error))?;
             self.fetch(&all, python, fetched.path()).await?;
             let needed = wheel::needed_by(fetched.path(), &all, python)?;
             let before = all.len();
             all.extend(needed);
-            if all.len() > MOST_NEEDED {
-                return Err(NotHad::Refused("they need too many others".to_owned()));
+            if all.len() > MAX_RESOLVED {
+                return Err(PackageError::Refused("they have too many dependencies".to_owned()));
             }
             if all.len() == before {
                 return Ok(fetched);
             }
         }
-        Err(NotHad::Refused("what they need has no end".to_owned()))
+        Err(PackageError::Refused("their dependencies are nested too deeply".to_owned()))
     }
 
+    /// Runs `pip download` for these packages, without their dependencies.
     async fn fetch(
         &self,
         wanted: &BTreeSet<Requirement>,
-        python: &Python,
+        python: &PythonVersion,
         into: &Path,
-    ) -> Result<(), NotHad> {
+    ) -> Result<(), PackageError> {
         let Some((program, first)) = self.pip.split_first() else {
-            return Err(NotHad::Trouble("no pip is configured".to_owned()));
+            return Err(PackageError::Trouble("no pip is configured".to_owned()));
         };
         let mut command = Command::new(program);
-        // An empty folder: Python would take a `pip` that lies where it is started.
+        // In an empty folder, as Python would import a `pip` module from its working folder.
         command.current_dir(into).env_clear().envs(self.env.iter().cloned());
         command.args(first).args([
             "download",
@@ -308,8 +317,9 @@ impl Packages {
         }
         let only_wheels;
         if let Some(wheels) = &self.wheels {
-            // Pages in that folder could lead elsewhere.
-            only_wheels = wheel::only(wheels).map_err(|error| NotHad::of_disk(wheels, &error))?;
+            // A copy with wheels only, as HTML pages in the folder could link to other locations.
+            only_wheels =
+                wheel::only(wheels).map_err(|error| PackageError::of_disk(wheels, &error))?;
             command.args(["--no-index", "--find-links"]).arg(only_wheels.path());
         }
         command.arg("--dest").arg(into).arg("--").args(wanted.iter().map(Requirement::line));
@@ -318,40 +328,40 @@ impl Packages {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let output = match tokio::time::timeout(LONGEST, command.output()).await {
+        let output = match tokio::time::timeout(PIP_TIMEOUT, command.output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => {
-                return Err(NotHad::Trouble(format!("`{program}` cannot be started: {error}")));
+                return Err(PackageError::Trouble(format!("cannot start `{program}`: {error}")));
             }
-            Err(_) => return Err(NotHad::Trouble("it takes too long".to_owned())),
+            Err(_) => return Err(PackageError::Trouble("pip timed out".to_owned())),
         };
         if output.status.success() {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&output.stderr);
-        // Its last word on the matter.
-        let said = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
+        // The last error is the most specific one.
+        let error = text.lines().rev().find_map(|line| line.trim().strip_prefix("ERROR: "));
         let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        match said {
-            Some("Exception:") => Err(NotHad::Trouble(shown(last.unwrap_or_default()))),
-            Some(said) if said.contains("[Errno ") => Err(NotHad::Trouble(shown(said))),
-            Some(_) if text.contains("WARNING: Retrying") => Err(NotHad::Unreachable),
-            Some(said) => Err(NotHad::Refused(shown(said))),
-            // It did not even begin, as where there is no pip.
-            None => Err(NotHad::Trouble(shown(last.unwrap_or("pip does not say why")))),
+        match error {
+            Some("Exception:") => Err(PackageError::Trouble(shown(last.unwrap_or_default()))),
+            Some(error) if error.contains("[Errno ") => Err(PackageError::Trouble(shown(error))),
+            Some(_) if text.contains("WARNING: Retrying") => Err(PackageError::Unreachable),
+            Some(error) => Err(PackageError::Refused(shown(error))),
+            // pip did not start, for example because it is not installed.
+            None => Err(PackageError::Trouble(shown(last.unwrap_or("pip printed no error")))),
         }
     }
 }
 
-/// An answer of before.
-struct Known {
+/// Cached layer of an earlier resolution.
+struct Cached {
     key: Fingerprint,
-    record: wheel::Record,
-    /// Whether it need not be asked for anew.
+    record: wheel::LayerRecord,
+    /// Whether the resolution is recent enough to be reused.
     fresh: bool,
 }
 
-/// A wheel as it lies there, without a look into it.
+/// Name, size and modification time of a wheel, to detect changes.
 fn described(entry: &fs::DirEntry) -> String {
     let metadata = entry.metadata().ok();
     let changed = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
@@ -359,7 +369,7 @@ fn described(entry: &fs::DirEntry) -> String {
     format!("{:?} {size:?} {changed:?}", entry.file_name())
 }
 
-/// Somebody else's words, in one line of bounded length.
+/// Untrusted text as one line of at most 200 characters.
 pub(crate) fn shown(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).collect();
     assize_types::text::shorten(line.trim(), 200)
@@ -370,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_replaces_the_usual_one_or_adds_to_it() {
+    fn allowed_list_replaces_or_extends_the_default() {
         assert_eq!(allowed("NumPy, pandas  six"), ["numpy", "pandas", "six"]);
         assert_eq!(allowed("none"), [] as [String; 0]);
         let more = allowed("+isodate");

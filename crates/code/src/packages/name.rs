@@ -1,29 +1,28 @@
-//! What packages are called, as models and other packages write it.
+//! Requirements: names, versions and extras of packages, as models and other packages write them.
 
 use std::fmt;
 
 use pep508_rs::pep440_rs::{Version, VersionSpecifiers};
 use pep508_rs::{ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, VersionOrUrl};
 
-/// The longest text that is read.
-const LONGEST: usize = 500;
+/// Maximum length of a requirement in bytes.
+const MAX_LENGTH: usize = 500;
 
-/// A package that is asked for: a name, and perhaps versions and extras. Nothing else that `pip` would
-/// understand is: no address, no option, no file.
+/// Requested package: a name, with optional versions and extras. Unlike pip it accepts no URLs, options or files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Requirement {
     name: String,
     extras: Vec<ExtraName>,
-    /// As `pip` reads it; empty for any.
+    /// Version specifiers in pip's syntax; empty for any version.
     versions: String,
 }
 
-/// Text that names no package.
+/// Text that is not a valid requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a package")]
-pub(crate) struct NoName(String);
+#[error("invalid package name `{0}`")]
+pub(crate) struct InvalidRequirement(String);
 
-/// The names under which some packages are imported, which models take for their names.
+/// Import names that differ from their package's name, and the package names. Models confuse the two.
 const IMPORTED_AS: [(&str, &str); 9] = [
     ("sklearn", "scikit-learn"),
     ("pil", "pillow"),
@@ -36,7 +35,7 @@ const IMPORTED_AS: [(&str, &str); 9] = [
     ("pylab", "matplotlib"),
 ];
 
-/// The form of a name in which equal ones are equal.
+/// Normalizes a package name (PEP 503), so that equal names compare equal.
 pub fn normal(name: &str) -> String {
     let mut normal = String::new();
     for c in name.chars() {
@@ -50,23 +49,23 @@ pub fn normal(name: &str) -> String {
 }
 
 impl Requirement {
-    /// Reads what somebody writes who wants these extras of it. `None` for what is not needed there.
+    /// Parses a requirement. `None` if its markers exclude this Python or the selected `extras`.
     pub(crate) fn read(
         text: &str,
-        python: &Python,
+        python: &PythonVersion,
         extras: &[ExtraName],
-    ) -> Result<Option<Requirement>, NoName> {
-        let none = || NoName(text.to_owned());
-        if text.len() > LONGEST || text.chars().any(char::is_control) {
-            return Err(none());
+    ) -> Result<Option<Requirement>, InvalidRequirement> {
+        let invalid = || InvalidRequirement(text.to_owned());
+        if text.len() > MAX_LENGTH || text.chars().any(char::is_control) {
+            return Err(invalid());
         }
-        let read = text.parse::<pep508_rs::Requirement>().map_err(|_| none())?;
+        let read = text.parse::<pep508_rs::Requirement>().map_err(|_| invalid())?;
         let versions = match &read.version_or_url {
             None => String::new(),
             Some(VersionOrUrl::VersionSpecifier(versions)) => {
                 versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
             }
-            Some(VersionOrUrl::Url(_)) => return Err(none()),
+            Some(VersionOrUrl::Url(_)) => return Err(invalid()),
         };
         if !read.evaluate_markers(&python.markers, extras) {
             return Ok(None);
@@ -77,7 +76,7 @@ impl Requirement {
         Ok(Some(Requirement { name, extras: read.extras, versions }))
     }
 
-    /// In its normal form.
+    /// Normalized name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -86,12 +85,12 @@ impl Requirement {
         &self.extras
     }
 
-    /// What `pip` is asked for.
+    /// Argument for pip.
     pub(crate) fn line(&self) -> String {
         format!("{}{}", self.name, self.versions)
     }
 
-    /// Whether a package that is there, such as `numpy==1.26.4`, is what is asked for.
+    /// Whether an installed package, such as `numpy==1.26.4`, satisfies the requirement.
     pub(crate) fn is_met_by(&self, installed: &str) -> bool {
         let (name, version) = installed.split_once("==").unwrap_or((installed, ""));
         if normal(name) != self.name || !self.extras.is_empty() {
@@ -118,19 +117,19 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The Python that packages are for.
+/// Version of Python that packages must support.
 #[derive(Debug, Clone)]
-pub(crate) struct Python {
-    /// `3.11.2`
+pub(crate) struct PythonVersion {
+    /// Full version, such as `3.11.2`.
     pub(crate) version: String,
-    /// `3.11`
+    /// Minor version, such as `3.11`.
     pub(crate) minor: String,
     markers: MarkerEnvironment,
 }
 
-impl Python {
-    /// `None` if that is no version.
-    pub(crate) fn of(version: &str) -> Option<Python> {
+impl PythonVersion {
+    /// Parses a version; `None` if it is invalid.
+    pub(crate) fn of(version: &str) -> Option<PythonVersion> {
         let mut parts = version.split('.');
         let (major, minor) = (parts.next()?, parts.next()?);
         let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
@@ -152,7 +151,7 @@ impl Python {
             sys_platform: "linux",
         };
         let markers = MarkerEnvironment::try_from(markers).ok()?;
-        Some(Python { version: version.to_owned(), minor, markers })
+        Some(PythonVersion { version: version.to_owned(), minor, markers })
     }
 }
 
@@ -161,8 +160,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_and_versions_are_taken() {
-        let python = Python::of("3.11.2").unwrap();
+    fn only_names_versions_and_extras_are_accepted() {
+        let python = PythonVersion::of("3.11.2").unwrap();
         let read = |text: &str| {
             Requirement::read(text, &python, &[]).map(|one| one.unwrap().to_string()).ok()
         };
@@ -193,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_depends_on_the_python_and_the_extras() {
-        let python = Python::of("3.11.2").unwrap();
+    fn markers_select_requirements_by_python_and_extras() {
+        let python = PythonVersion::of("3.11.2").unwrap();
         let needed = |text: &str, extras: &[&str]| {
             let extras: Vec<ExtraName> =
                 extras.iter().map(|extra| ExtraName::new((*extra).to_owned()).unwrap()).collect();
@@ -205,12 +204,12 @@ mod tests {
         assert!(!needed("colorama; sys_platform == 'win32' or os_name == 'nt'", &[]));
         assert!(!needed("openpyxl >=3; extra == 'excel'", &[]));
         assert!(needed("openpyxl >=3; extra == 'excel'", &["excel"]));
-        assert!(Python::of("an unknown version").is_none());
+        assert!(PythonVersion::of("an unknown version").is_none());
     }
 
     #[test]
-    fn what_is_there_is_enough_if_it_fits() {
-        let python = Python::of("3.11.2").unwrap();
+    fn installed_package_satisfies_matching_requirements() {
+        let python = PythonVersion::of("3.11.2").unwrap();
         let met = |text: &str| {
             Requirement::read(text, &python, &[]).unwrap().unwrap().is_met_by("NumPy==1.24.2")
         };

@@ -1,5 +1,5 @@
-//! Wheels, unpacked into a layer. They come from strangers: nothing in them is run, and none of their
-//! names leads anywhere else.
+//! Unpacks wheels into a layer. Wheels are untrusted: none of their code is run, and no file name can lead out of the
+//! layer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -7,44 +7,44 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use assize_sandbox::Layer;
+use assize_sandbox::SandboxLayer;
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zip::ZipArchive;
 
-use super::{NotHad, Python, Requirement};
+use super::{PackageError, PythonVersion, Requirement};
 
 const LAYERS: &str = "layers";
 
-/// What the names of folders begin with that are not finished, and how long that may take.
-const BEGUN: &str = ".tmp";
-const LONGEST_BEGUN: Duration = Duration::from_secs(2 * 60 * 60);
+/// Name prefix of unfinished folders, and the age at which they are removed.
+const UNFINISHED: &str = ".tmp";
+const UNFINISHED_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The most that all wheels of a layer may hold.
-const MOST_BYTES: u64 = 2 << 30;
+/// Maximum total size and number of the files of a layer.
+const MAX_BYTES: u64 = 2 << 30;
 pub(super) const MOST_FILES: usize = 100_000;
 
-/// What the name of a layer's folder ends with whose bytecode was compiled after it was published.
+/// Folder name suffix of a layer whose bytecode was compiled after it was first published.
 pub(super) const COMPILED_LATER: &str = "-compiled";
 
-/// A layer as it is published.
+/// Stored record of a published layer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct LayerRecord {
     #[serde(flatten)]
-    pub(super) layer: Layer,
-    /// How often its bytecode could not be compiled; 0 if it has bytecode.
+    pub(super) layer: SandboxLayer,
+    /// Number of failed compilations; 0 if the layer has bytecode.
     #[serde(default)]
     pub(super) failed_compilations: u32,
 }
 
-/// The layer of this key, if it is there. From now on it counts as used.
-pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<Record> {
+/// Reads the record of a layer, if it exists, and marks the layer as used.
+pub(super) fn read(folder: &Path, key: Fingerprint) -> Option<LayerRecord> {
     let path = record_of(folder, key);
     let text = fs::read_to_string(&path).ok()?;
-    let record: Record = serde_json::from_str(&text).ok()?;
-    // Where it cannot be noted, as on a disk that is read-only, it can be used all the same.
+    let record: LayerRecord = serde_json::from_str(&text).ok()?;
+    // The layer is usable even if it cannot be marked, for example on a read-only disk.
     let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(now()));
     record.layer.from.is_dir().then_some(record)
 }
@@ -53,25 +53,30 @@ fn record_of(folder: &Path, key: Fingerprint) -> PathBuf {
     folder.join(LAYERS).join(format!("{key}.json"))
 }
 
-pub(super) fn write(folder: &Path, key: Fingerprint, record: &Record) -> Result<(), NotHad> {
-    let text = serde_json::to_string(record).map_err(|error| NotHad::Trouble(error.to_string()))?;
+pub(super) fn write(
+    folder: &Path,
+    key: Fingerprint,
+    record: &LayerRecord,
+) -> Result<(), PackageError> {
+    let text =
+        serde_json::to_string(record).map_err(|error| PackageError::Trouble(error.to_string()))?;
     let written = write_whole(&record_of(folder, key), &text);
-    written.map_err(|error| NotHad::of_disk(folder, &error))
+    written.map_err(|error| PackageError::of_disk(folder, &error))
 }
 
 fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Removes what nobody used for so long, and what whoever was killed had begun.
-pub(super) fn tidy(folder: &Path, kept: Duration) -> io::Result<()> {
-    let is_old = |path: &Path, kept: Duration| {
+/// Removes layers that were unused for `lifetime`, and unfinished folders of killed processes.
+pub(super) fn tidy(folder: &Path, lifetime: Duration) -> io::Result<()> {
+    let is_old = |path: &Path, lifetime: Duration| {
         let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|changed| now().duration_since(changed).unwrap_or_default() > kept)
+        changed.is_ok_and(|changed| now().duration_since(changed).unwrap_or_default() > lifetime)
     };
     for entry in fs::read_dir(folder)?.flatten() {
-        let begun = entry.file_name().to_string_lossy().starts_with(BEGUN);
-        if begun && is_old(&entry.path(), LONGEST_BEGUN) {
+        let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
+        if unfinished && is_old(&entry.path(), UNFINISHED_LIFETIME) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -81,30 +86,30 @@ pub(super) fn tidy(folder: &Path, kept: Duration) -> io::Result<()> {
         else {
             continue;
         };
-        if is_old(&record, kept) {
+        if is_old(&record, lifetime) {
             fs::remove_file(&record)?;
-            // At once: half a layer must not be taken for a whole one.
-            let grave = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder)?;
+            // Renamed first, so that a partly deleted layer is never mistaken for a complete one.
+            let trash = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
             for name in [key.to_owned(), format!("{key}{COMPILED_LATER}")] {
-                let _ = fs::rename(folder.join(LAYERS).join(&name), grave.path().join(&name));
+                let _ = fs::rename(folder.join(LAYERS).join(&name), trash.path().join(&name));
             }
         }
     }
     Ok(())
 }
 
-/// What the wheels of a folder say that they need, beyond what is wanted already.
+/// Dependencies that the wheels in a folder declare, including the extras that `wanted` selects.
 pub(super) fn needed_by(
     fetched: &Path,
     wanted: &BTreeSet<Requirement>,
-    python: &Python,
-) -> Result<Vec<Requirement>, NotHad> {
+    python: &PythonVersion,
+) -> Result<Vec<Requirement>, PackageError> {
     let mut needed = Vec::new();
     for path in wheels_in(fetched)? {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = file.escape_debug();
         let metadata = metadata(&path).map_err(|error| {
-            NotHad::Refused(format!("the package `{file}` cannot be read: {error}"))
+            PackageError::Refused(format!("cannot read the package `{file}`: {error}"))
         })?;
         let head = metadata.split("\n\n").next().unwrap_or_default();
         let lines = |field: &'static str| {
@@ -115,7 +120,10 @@ pub(super) fn needed_by(
         let extras: Vec<_> = of_it.flat_map(|one| one.extras().iter().cloned()).collect();
         for line in lines("Requires-Dist:") {
             let read = Requirement::read(line, python, &extras).map_err(|_| {
-                NotHad::Refused(format!("the package `{file}` needs `{}`", line.escape_debug()))
+                PackageError::Refused(format!(
+                    "the package `{file}` needs `{}`",
+                    line.escape_debug()
+                ))
             })?;
             needed.extend(read);
         }
@@ -123,7 +131,7 @@ pub(super) fn needed_by(
     Ok(needed)
 }
 
-/// A folder with the wheels of another, and nothing else of it.
+/// Temporary folder with links to the wheels of a folder, and nothing else.
 pub(super) fn only(folder: &Path) -> io::Result<tempfile::TempDir> {
     let only = tempfile::tempdir()?;
     for entry in fs::read_dir(folder)? {
@@ -136,18 +144,19 @@ pub(super) fn only(folder: &Path) -> io::Result<tempfile::TempDir> {
     Ok(only)
 }
 
-/// In order of their names.
-fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, NotHad> {
+/// Paths of the wheels in a folder, sorted by name.
+fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, PackageError> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let entries = entries.map_err(|error| NotHad::of_disk(folder, &error))?;
+    let entries = entries.map_err(|error| PackageError::of_disk(folder, &error))?;
     let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "whl"));
     paths.sort();
     Ok(paths)
 }
 
+/// Reads the `METADATA` file of a wheel.
 fn metadata(wheel: &Path) -> Result<String, String> {
-    const LARGEST: u64 = 4 << 20;
+    const MAX_METADATA: u64 = 4 << 20;
     let file = File::open(wheel).map_err(|error| error.to_string())?;
     let mut archive =
         ZipArchive::new(io::BufReader::new(file)).map_err(|error| error.to_string())?;
@@ -155,35 +164,36 @@ fn metadata(wheel: &Path) -> Result<String, String> {
         name.strip_suffix(".dist-info/METADATA").is_some_and(|folder| !folder.contains('/'))
     };
     let name = archive.file_names().find(is_metadata).map(str::to_owned);
-    let name = name.ok_or("it says nothing about itself")?;
+    let name = name.ok_or("missing METADATA file")?;
     let mut text = String::new();
     let entry = archive.by_name(&name).map_err(|error| error.to_string())?;
-    entry.take(LARGEST + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > LARGEST {
-        return Err("it says too much about itself".to_owned());
+    entry.take(MAX_METADATA + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > MAX_METADATA {
+        return Err("METADATA file too large".to_owned());
     }
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Unpacks all wheels of a folder for a version of Python, and gives the key of their layer; no folder where
-/// the layer is there already.
+/// Unpacks all wheels of a folder for a version of Python. Returns the key of their layer, and the unpacked folder if
+/// the layer does not exist yet.
 pub(super) fn unpack_all(
     fetched: &Path,
     folder: &Path,
     python: &str,
-) -> Result<(Fingerprint, Option<TempDir>), NotHad> {
-    let failed = |error: io::Error| NotHad::of_disk(folder, &error);
+) -> Result<(Fingerprint, Option<TempDir>), PackageError> {
+    let failed = |error: io::Error| PackageError::of_disk(folder, &error);
     let wheels = wheels_in(fetched)?;
     let key = key_of(&wheels, python).map_err(failed)?;
     if read(folder, key).is_some() {
         return Ok((key, None));
     }
-    let unfinished = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder).map_err(failed)?;
-    let mut room = (MOST_BYTES, MOST_FILES);
+    let unfinished =
+        tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder).map_err(failed)?;
+    let mut room = (MAX_BYTES, MOST_FILES);
     for wheel in &wheels {
         unpack(wheel, unfinished.path(), &mut room).map_err(|error| {
             let name = wheel.file_name().unwrap_or_default().to_string_lossy();
-            // Files in the way of each other, or with names that no disk has: the wheel's fault.
+            // Conflicting or invalid file names are the wheel's fault.
             let own = matches!(
                 error.kind(),
                 ErrorKind::AlreadyExists
@@ -193,7 +203,7 @@ pub(super) fn unpack_all(
             );
             match error.raw_os_error() {
                 Some(_) if !own => failed(error),
-                _ => NotHad::Refused(format!("the package `{name}` cannot be unpacked: {error}")),
+                _ => PackageError::Refused(format!("cannot unpack the package `{name}`: {error}")),
             }
         })?;
     }
@@ -201,8 +211,8 @@ pub(super) fn unpack_all(
     Ok((key, Some(unfinished)))
 }
 
-/// Copies a published layer, to add bytecode to the copy: sandboxes may be using the layer.
-pub(super) fn copy(layer: &Layer, folder: &Path) -> io::Result<TempDir> {
+/// Copies a published layer, to add bytecode to the copy while sandboxes may be using the layer.
+pub(super) fn copy(layer: &SandboxLayer, folder: &Path) -> io::Result<TempDir> {
     fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
@@ -216,37 +226,37 @@ pub(super) fn copy(layer: &Layer, folder: &Path) -> io::Result<TempDir> {
         }
         Ok(())
     }
-    let copy = tempfile::Builder::new().prefix(BEGUN).tempdir_in(folder)?;
+    let copy = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
     copy_all(&layer.from, copy.path())?;
     open_to_all(copy.path())?;
     Ok(copy)
 }
 
-/// Makes a folder the layer of this key; it is called as the key, with this ending.
+/// Publishes a folder as the layer of a key, under the name of the key with a suffix.
 pub(super) fn publish(
-    ending: &str,
+    suffix: &str,
     unfinished: TempDir,
     folder: &Path,
     key: Fingerprint,
     failed_compilations: u32,
-) -> Result<(), NotHad> {
-    let failed = |error: io::Error| NotHad::of_disk(folder, &error);
-    // The bytecode, too.
+) -> Result<(), PackageError> {
+    let failed = |error: io::Error| PackageError::of_disk(folder, &error);
+    // Again, as bytecode may have been added.
     open_to_all(unfinished.path()).map_err(failed)?;
-    let place = folder.join(LAYERS).join(format!("{key}{ending}"));
+    let place = folder.join(LAYERS).join(format!("{key}{suffix}"));
     let unfinished = unfinished.keep();
     if let Err(error) = fs::rename(&unfinished, &place) {
         let _ = fs::remove_dir_all(&unfinished);
-        // Another process was faster with the same.
+        // Another process may have published the same layer.
         if !place.is_dir() {
             return Err(failed(error));
         }
     }
-    let layer = Layer::of(&place).map_err(failed)?;
-    write(folder, key, &Record { layer, failed_compilations })
+    let layer = SandboxLayer::of(&place).map_err(failed)?;
+    write(folder, key, &LayerRecord { layer, failed_compilations })
 }
 
-/// Writes a file that others may read at any moment.
+/// Writes a file atomically.
 pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(path))?;
     fs::write(file.path(), text)?;
@@ -254,7 +264,7 @@ pub(super) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets everybody read what is below a folder: programs have another user.
+/// Makes a folder tree readable for all users, as programs run under another user.
 fn open_to_all(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
@@ -269,7 +279,7 @@ fn open_to_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What identifies these wheels, byte for byte, and the Python whose bytecode is beside them.
+/// Key of a layer: the names and contents of its wheels, and the Python version of its bytecode.
 fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     let mut hasher = Sha256::new();
     hasher.update(format!("bytecode {python}\0"));
@@ -290,9 +300,9 @@ fn key_of(wheels: &[PathBuf], python: &str) -> io::Result<Fingerprint> {
     Ok(Fingerprint::from_bytes(hasher.finalize().into()))
 }
 
-/// What the system refuses has its number; all else is the wheel's fault.
+/// Unpacks one wheel. An error with an OS error code comes from the system; all others are the wheel's fault.
 fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> {
-    let wrong = |why: &str| io::Error::other(why.to_owned());
+    let invalid = |why: &str| io::Error::other(why.to_owned());
     let mut archive = ZipArchive::new(io::BufReader::new(File::open(wheel)?))?;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
@@ -300,26 +310,26 @@ fn unpack(wheel: &Path, into: &Path, room: &mut (u64, usize)) -> io::Result<()> 
             continue;
         }
         if entry.is_symlink() {
-            return Err(wrong(&format!("`{}` is a link", entry.name().escape_debug())));
+            return Err(invalid(&format!("`{}` is a link", entry.name().escape_debug())));
         }
-        let Some(place) = place(entry.name()).map_err(|error| wrong(&error))? else { continue };
-        room.1 = room.1.checked_sub(1).ok_or_else(|| wrong("it has too many files"))?;
+        let Some(place) = place(entry.name()).map_err(|error| invalid(&error))? else { continue };
+        room.1 = room.1.checked_sub(1).ok_or_else(|| invalid("it has too many files"))?;
         let path = into.join(place);
         fs::create_dir_all(path.parent().unwrap_or(into))?;
         let mut out = File::create(&path)?;
-        // What is written about its size may be anything.
+        // Counts the actual bytes, as the declared size is untrusted.
         let written = io::copy(&mut (&mut entry).take(room.0 + 1), &mut out)?;
-        room.0 = room.0.checked_sub(written).ok_or_else(|| wrong("it is too large"))?;
+        room.0 = room.0.checked_sub(written).ok_or_else(|| invalid("it is too large"))?;
     }
     Ok(())
 }
 
-/// Where a file of a wheel goes; `None` for what only an installation needs.
+/// Path of a wheel's file within the layer; `None` for files that only an installation needs, such as scripts.
 pub(super) fn place(name: &str) -> Result<Option<PathBuf>, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || name.contains(['\\', '\0']) || name.is_empty() {
-        return Err(format!("`{}` is no sound name", name.escape_debug()));
+        return Err(format!("invalid file name `{}`", name.escape_debug()));
     }
     let mut parts = path.components();
     let first = parts.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
@@ -350,22 +360,22 @@ mod tests {
         writer.finish().unwrap();
     }
 
-    /// A folder for wheels, and one for layers.
+    /// Folder for wheels, and folder for layers.
     fn folders() -> (TempDir, TempDir) {
         let (fetched, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(folder.path().join(LAYERS)).unwrap();
         (fetched, folder)
     }
 
-    /// Unpacks and publishes, without bytecode.
-    fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, NotHad> {
+    /// Unpacks and publishes a layer without bytecode.
+    fn unpack_all(fetched: &Path, folder: &Path) -> Result<Fingerprint, PackageError> {
         let (key, unfinished) = super::unpack_all(fetched, folder, "3.11")?;
         unfinished.map_or(Ok(()), |unfinished| publish("", unfinished, folder, key, 0))?;
         Ok(key)
     }
 
     #[test]
-    fn wheels_become_a_layer_that_is_known_by_them() {
+    fn same_wheels_have_the_same_layer_key() {
         let (fetched, folder) = folders();
         let files = [
             ("six.py", "x = 6"),
@@ -382,28 +392,28 @@ mod tests {
         assert_eq!(unpack_all(fetched.path(), folder.path()).unwrap(), key);
         wheel(fetched.path(), "seven-1-py3-none-any.whl", &[("seven.py", "")]);
         assert_ne!(unpack_all(fetched.path(), folder.path()).unwrap(), key);
-        // Nothing that was begun is left.
+        // No unfinished folder is left.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn what_nobody_uses_and_what_nobody_finished_goes() {
+    fn tidy_removes_unused_layers_and_old_unfinished_folders() {
         let (fetched, folder) = folders();
         wheel(fetched.path(), "six-1-py3-none-any.whl", &[("six.py", "x = 6")]);
         let old = unpack_all(fetched.path(), folder.path()).unwrap();
         wheel(fetched.path(), "seven-1-py3-none-any.whl", &[("seven.py", "")]);
         let new = unpack_all(fetched.path(), folder.path()).unwrap();
-        let begun = [".tmp-old", ".tmp-new"].map(|name| folder.path().join(name));
-        begun.iter().for_each(|path| fs::create_dir(path).unwrap());
+        let unfinished = [".tmp-old", ".tmp-new"].map(|name| folder.path().join(name));
+        unfinished.iter().for_each(|path| fs::create_dir(path).unwrap());
         let days = |count: u64| Duration::from_secs(count * 24 * 60 * 60);
         let ages = |path: &Path| {
             File::open(path).unwrap().set_modified(now() - days(10)).unwrap();
         };
-        ages(&begun[0]);
+        ages(&unfinished[0]);
         ages(&folder.path().join("layers").join(format!("{old}.json")));
         tidy(folder.path(), days(11)).unwrap();
-        assert!(!begun[0].exists() && begun[1].exists());
-        // That it was looked at counts as use.
+        assert!(!unfinished[0].exists() && unfinished[1].exists());
+        // Reading a layer marks it as used.
         ages(&folder.path().join("layers").join(format!("{new}.json")));
         assert!(read(folder.path(), new).is_some());
         tidy(folder.path(), days(9)).unwrap();
@@ -412,21 +422,21 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
+    fn wheel_with_a_path_traversal_is_rejected() {
         for name in ["../evil.py", "/etc/evil", "a/../../evil", "a\\..\\evil", "a/./../b"] {
             let (fetched, folder) = folders();
             wheel(fetched.path(), "evil-1-py3-none-any.whl", &[(name, "x")]);
             let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
-            assert!(error.contains("is no sound name"), "{name}: {error}");
+            assert!(error.contains("invalid file name"), "{name}: {error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }
     }
 
     #[test]
-    fn what_is_no_wheel_is_said_so() {
+    fn invalid_wheel_is_named_in_the_error() {
         let (fetched, folder) = folders();
         fs::write(fetched.path().join("six-1-py3-none-any.whl"), "<html>not found</html>").unwrap();
         let error = unpack_all(fetched.path(), folder.path()).unwrap_err().to_string();
-        assert!(error.contains("`six-1-py3-none-any.whl` cannot be unpacked"), "{error}");
+        assert!(error.contains("cannot unpack the package `six-1-py3-none-any.whl`"), "{error}");
     }
 }

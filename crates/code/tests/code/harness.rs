@@ -1,17 +1,17 @@
-//! The user's own tests, and what is expected.
+//! Tests of the test harnesses and of expected output.
 
-use assize_code::{CodeFailure, Task, Verdict};
+use assize_code::{CodeFailure, CodeTask, CodeVerdict};
 use assize_sandbox::Language;
 
-use crate::bench::{Bench, Script, code, critique};
+use crate::fixture::{Fixture, Script, code, critique};
 
-async fn tested(bench: &Bench, language: Language, program: &str, tests: &str) -> Verdict {
+async fn tested(fixture: &Fixture, language: Language, program: &str, tests: &str) -> CodeVerdict {
     let model = Script::new([code(program), critique("x", "y")]);
     let tests = Some(tests.to_owned());
-    let task = Task { language, tests, max_attempts: 1, ..Task::new("pass the tests") };
-    let tried = bench.try_task(&model, task).await;
-    assert!(model.told(0).contains("All of them must pass"));
-    tried.verdict.unwrap()
+    let task = CodeTask { language, tests, max_attempts: 1, ..CodeTask::new("pass the tests") };
+    let result = fixture.run_task(&model, task).await;
+    assert!(model.prompt(0).contains("All of them must pass"));
+    result.verdict.unwrap()
 }
 
 const TESTS: &str = "
@@ -31,37 +31,37 @@ class More(unittest.TestCase):
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_decide_and_what_failed_is_named() {
-    let bench = Bench::new().await;
+async fn failed_tests_fail_the_program_and_are_named() {
+    let fixture = Fixture::new().await;
     let program = "def double(n): return n * 2\ndef solution_name(): return 'doubler'\nif __name__ == '__main__': print('doubler')";
-    let passed = tested(&bench, Language::Python, program, TESTS).await;
+    let passed = tested(&fixture, Language::Python, program, TESTS).await;
     assert!(passed.success, "{passed:?}");
-    // The answer is what it prints by itself.
+    // The answer is the output of the program itself, not of the tests.
     assert_eq!(passed.answer.as_deref(), Some("doubler\n"));
     let report = passed.history[0].execution.as_ref().unwrap().tests.clone().unwrap();
     assert_eq!((report.passed, report.failed.len()), (4, 0));
 
     let program =
         "def double(n): return n + 1 if n == 1 else n * 3\ndef solution_name(): return 'tripler'";
-    let failed = tested(&bench, Language::Python, program, TESTS).await;
+    let failed = tested(&fixture, Language::Python, program, TESTS).await;
     assert_eq!(failed.error.as_deref(), Some("3 of 4 tests failed"), "{failed:?}");
     let report = failed.history[0].execution.as_ref().unwrap().tests.clone().unwrap();
     assert!(report.failed.iter().any(|test| test.name == "test_text"), "{report:?}");
     assert!(report.failed[0].error.contains("AssertionError"), "{report:?}");
 
-    let broken = tested(&bench, Language::Python, "1 / 0", TESTS).await;
+    let broken = tested(&fixture, Language::Python, "1 / 0", TESTS).await;
     assert_eq!(broken.error.as_deref(), Some("it ended with exit code 1"));
     let by_itself = "def double(n): return n * 2\nif __name__ == '__main__': raise SystemExit(9)";
-    let broken = tested(&bench, Language::Python, by_itself, "assert double(1) == 2").await;
+    let broken = tested(&fixture, Language::Python, by_itself, "assert double(1) == 2").await;
     assert_eq!(broken.error.as_deref(), Some("it ended with exit code 9"));
-    let plain = tested(&bench, Language::Python, "x = 1", "assert x == 1").await;
+    let plain = tested(&fixture, Language::Python, "x = 1", "assert x == 1").await;
     assert!(plain.success, "{plain:?}");
 }
 
-/// Whatever looks like a test is run, or fails.
+/// Everything that looks like a test either runs or counts as a failure.
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_that_never_ran_are_no_pass() {
-    let bench = Bench::new().await;
+async fn tests_that_did_not_run_do_not_count_as_passed() {
+    let fixture = Fixture::new().await;
     for tests in [
         "class TestX:\n    def test_one(self): assert False",
         "def check(candidate): assert False",
@@ -70,22 +70,22 @@ async fn tests_that_never_ran_are_no_pass() {
         "def test_one():\n    yield 1",
         "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('x')\n    def test_one(self): pass",
     ] {
-        let verdict = tested(&bench, Language::Python, "x = 1", tests).await;
+        let verdict = tested(&fixture, Language::Python, "x = 1", tests).await;
         assert!(!verdict.success, "{tests}");
     }
     let fine =
         "class TestX:\n    def test_one(self): assert x == 1\nasync def test_two(): assert x == 1";
-    assert!(tested(&bench, Language::Python, "x = 1", fine).await.success);
-    // In Bash too, and whatever the program has told the shell.
+    assert!(tested(&fixture, Language::Python, "x = 1", fine).await.success);
+    // Bash: the program cannot disable failures with shell options.
     let tests = "source \"$SOLUTION\"\ntest_add() { [ \"$(add 1 2)\" = 3 ]; }";
-    let verdict = tested(&bench, Language::Bash, "set +e\nadd() { echo 4; }", tests).await;
+    let verdict = tested(&fixture, Language::Bash, "set +e\nadd() { echo 4; }", tests).await;
     assert!(!verdict.success);
-    assert!(tested(&bench, Language::Bash, "add() { echo $(($1 + $2)); }", tests).await.success);
+    assert!(tested(&fixture, Language::Bash, "add() { echo $(($1 + $2)); }", tests).await.success);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaving_early_is_no_pass() {
-    let bench = Bench::new().await;
+async fn early_exit_does_not_pass() {
+    let fixture = Fixture::new().await;
     let tests = "from solution import double\ndef test_one(): assert double(1) == 2";
     for program in [
         "import os; os._exit(0)",
@@ -93,20 +93,20 @@ async fn leaving_early_is_no_pass() {
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
         "import sys, threading\nthreading.Timer(0, lambda: __import__('os')._exit(0)).start()\n__import__('time').sleep(5)",
     ] {
-        let left = tested(&bench, Language::Python, program, tests).await;
+        let left = tested(&fixture, Language::Python, program, tests).await;
         assert!(!left.success, "{program}");
     }
-    let left = tested(&bench, Language::Python, "import os; os._exit(0)", tests).await;
+    let left = tested(&fixture, Language::Python, "import os; os._exit(0)", tests).await;
     assert_eq!(left.history[0].error, Some(CodeFailure::LeftEarly));
-    // Caught by the harness, and told.
-    let left = tested(&bench, Language::Python, "raise SystemExit(0)", tests).await;
+    // The harness catches `SystemExit` and reports it.
+    let left = tested(&fixture, Language::Python, "raise SystemExit(0)", tests).await;
     assert_eq!(left.error.as_deref(), Some("1 of 1 tests failed"));
 }
 
-/// What a program changes of what it finds changes nothing for its tests.
+/// The program changes files, modules and hooks that the harness uses.
 #[tokio::test(flavor = "multi_thread")]
-async fn changing_the_rules_is_no_pass() {
-    let bench = Bench::new().await;
+async fn tampering_with_the_harness_does_not_pass() {
+    let fixture = Fixture::new().await;
     let plain = "from solution import add\ndef test_add(): assert add(1, 2) == 3";
     let cases = "import unittest\nfrom solution import add\nclass T(unittest.TestCase):\n    def test_add(self): self.assertEqual(add(1, 2), 3)\n    def test_other(self): pass";
     let assertions = "assert all(add(n, 1) == n + 1 for n in range(3))";
@@ -127,9 +127,9 @@ async fn changing_the_rules_is_no_pass() {
             plain,
         ),
     ] {
-        // The last definition of a name counts, so this one is first.
+        // First, so that a definition of `add` in the program replaces it.
         let program = format!("def add(a, b): return 0\n{program}");
-        let verdict = tested(&bench, Language::Python, &program, tests).await;
+        let verdict = tested(&fixture, Language::Python, &program, tests).await;
         let report = verdict.history[0].execution.as_ref().unwrap().tests.clone();
         let failed = report.is_some_and(|report| !report.failed.is_empty());
         assert!(!verdict.success && failed, "{program}: {:?}", verdict.error);
@@ -139,13 +139,13 @@ async fn changing_the_rules_is_no_pass() {
     for program in ["set -e; trap true ERR; set +e", "compgen() { :; }", "set +e; trap - ERR"] {
         for tests in [tests, lines] {
             let program = format!("add() {{ echo 0; }}\n{program}");
-            assert!(!tested(&bench, Language::Bash, &program, tests).await.success, "{program}");
+            assert!(!tested(&fixture, Language::Bash, &program, tests).await.success, "{program}");
         }
     }
-    // What is right stays right, whatever it needs.
+    // A correct program passes although it changes shell settings.
     let fine = "IFS=,\ntest_own() { false; }\nadd() { echo $(($1 + $2)); }";
     let two = format!("{tests}\ntest_more() {{ [ \"$(add 2 2)\" = 4 ]; }}");
-    let verdict = tested(&bench, Language::Bash, fine, &two).await;
+    let verdict = tested(&fixture, Language::Bash, fine, &two).await;
     assert!(verdict.success, "{verdict:?}");
     if !has_node() {
         return;
@@ -163,22 +163,22 @@ async fn changing_the_rules_is_no_pass() {
     ] {
         for tests in [own, waits, runner] {
             let program = format!("exports.add = () => 0;\n{program}");
-            let verdict = tested(&bench, Language::JavaScript, &program, tests).await;
+            let verdict = tested(&fixture, Language::JavaScript, &program, tests).await;
             assert!(!verdict.success, "{program}: {tests}");
         }
     }
     let fine = "require('fs').readFileSync(0);\nexports.add = (a, b) => a + b;";
     for tests in [own, waits, runner] {
-        let verdict = tested(&bench, Language::JavaScript, fine, tests).await;
+        let verdict = tested(&fixture, Language::JavaScript, fine, tests).await;
         assert!(verdict.success, "{tests}: {verdict:?}");
     }
 }
 
-/// Another program would not help, so nobody is asked for one.
+/// Another program would not help, so the model is not called again.
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_that_cannot_be_run_end_it_at_once() {
-    let bench = Bench::new().await;
-    for (language, tests, told) in [
+async fn invalid_tests_end_the_loop_at_once() {
+    let fixture = Fixture::new().await;
+    for (language, tests, expected) in [
         (Language::Python, "def test_one(:", "SyntaxError"),
         (Language::Python, "import assizenone\ndef test_one(): pass", "'assizenone'"),
         (Language::Python, "def helper(): pass", "there are no tests"),
@@ -191,10 +191,10 @@ async fn tests_that_cannot_be_run_end_it_at_once() {
         }
         let program = if language == Language::Bash { "true" } else { "1" };
         let model = Script::new([code(program)]);
-        let task = Task { language, tests: Some(tests.to_owned()), ..Task::new("x") };
-        let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+        let task = CodeTask { language, tests: Some(tests.to_owned()), ..CodeTask::new("x") };
+        let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
         let error = verdict.error.unwrap();
-        assert!(error.contains("tests") && error.contains(told), "{tests}: {error}");
+        assert!(error.contains("tests") && error.contains(expected), "{tests}: {error}");
         assert_eq!((verdict.attempts, model.calls()), (1, 1));
     }
 }
@@ -204,10 +204,13 @@ fn has_node() -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_languages_are_tested_too() {
-    let bench = Bench::new().await;
+async fn bash_and_javascript_programs_are_tested() {
+    let fixture = Fixture::new().await;
     let run = async |language, program: &str, tests: &str| {
-        tested(&bench, language, program, tests).await.error.unwrap_or_else(|| "passed".to_owned())
+        tested(&fixture, language, program, tests)
+            .await
+            .error
+            .unwrap_or_else(|| "passed".to_owned())
     };
     let tests = "source \"$SOLUTION\"\n[ \"$(double 2)\" = 4 ]";
     assert_eq!(run(Language::Bash, "double() { echo $(($1 * 2)); }", tests).await, "passed");
@@ -227,7 +230,7 @@ async fn other_languages_are_tested_too() {
     let early = "process.exit(0)";
     let left = "it ended before the tests were through";
     assert_eq!(run(Language::JavaScript, early, tests).await, left);
-    // Not exported, asked for by name, or written for Node's own runner.
+    // Tests that are not exported, that require the program, or that use Node's test runner.
     for tests in [
         "const { double } = require('./solution');\nfunction test_two() { if (double(2) !== 4) throw 'x'; }",
         "const { test } = require('node:test');\ntest('two', async () => { if (double(2) !== 4) throw 'x'; });",
@@ -241,14 +244,15 @@ async fn other_languages_are_tested_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_expected_must_be_printed() {
-    let bench = Bench::new().await;
+async fn output_must_match_the_expectation() {
+    let fixture = Fixture::new().await;
     let model =
         Script::new([code("print(54)"), critique("off by one", "add one"), code("print(55)")]);
-    let task = Task { expect: Some("/^55$/".parse().unwrap()), ..Task::new("fibonacci(10)") };
-    let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+    let task =
+        CodeTask { expect: Some("/^55$/".parse().unwrap()), ..CodeTask::new("fibonacci(10)") };
+    let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 2));
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
     assert_eq!(error, "it printed `54`, and `/^55$/` was expected");
-    assert!(model.told(0).contains("Its output must fit what is expected of it: /^55$/"));
+    assert!(model.prompt(0).contains("Its output must fit what is expected of it: /^55$/"));
 }

@@ -1,9 +1,9 @@
-//! Code on trial, in real sandboxes, with a model that says what it is told to.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+//! Tests of the code loop in real sandboxes, with a scripted model.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-mod bench;
 mod eval;
 mod faults;
+mod fixture;
 mod harness;
 mod packages;
 mod trial;

@@ -1,4 +1,4 @@
-//! Packages that programs ask for: from the registry, and from a folder without a network.
+//! Tests of packages: from the package index, and from a folder of wheels without a network.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use assize_code::packages::Packages;
-use assize_code::{CodeFailure, Task, Verdict};
+use assize_code::packages::PackageSource;
+use assize_code::{CodeFailure, CodeTask, CodeVerdict};
 use serde_json::json;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::bench::{Bench, Line, Script, critique};
+use crate::fixture::{Fixture, Reply, Script, critique};
 
-fn needing(code: &str, dependencies: &[&str]) -> Line {
+fn needing(code: &str, dependencies: &[&str]) -> Reply {
     let answer =
         json!({"code": code, "dependencies": dependencies, "reasoning": "", "confidence": 1.0});
-    Line::Text(answer.to_string())
+    Reply::Text(answer.to_string())
 }
 
-fn packages(folder: &Path, allowed: &[&str], wheels: Option<PathBuf>) -> Packages {
+fn packages(folder: &Path, allowed: &[&str], wheels: Option<PathBuf>) -> PackageSource {
     let mut ask = std::process::Command::new("python3");
     let mut python = ask.args(["-c", "import sys; print(sys.executable)"]).output().unwrap().stdout;
     python.pop();
     let pip = [String::from_utf8(python).unwrap(), "-m".to_owned(), "pip".to_owned()];
-    Packages {
+    PackageSource {
         folder: folder.to_owned(),
         allowed: allowed.iter().map(|name| (*name).to_owned()).collect(),
         pip: pip.into(),
@@ -36,13 +36,13 @@ fn packages(folder: &Path, allowed: &[&str], wheels: Option<PathBuf>) -> Package
     }
 }
 
-async fn try_with(bench: &Bench, packages: Packages, model: &Arc<Script>) -> Verdict {
-    let court = bench.court(model.clone()).with_packages(packages);
-    let task = Task { max_attempts: 2, ..Task::new("x") };
-    bench.try_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
+async fn run_with(fixture: &Fixture, packages: PackageSource, model: &Arc<Script>) -> CodeVerdict {
+    let court = fixture.court(model.clone()).with_packages(packages);
+    let task = CodeTask { max_attempts: 2, ..CodeTask::new("x") };
+    fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
 }
 
-/// A small wheel, as anybody could make it.
+/// Writes a small wheel.
 fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
     let path = folder.join(format!("{name}-1.0-py3-none-any.whl"));
     let mut writer = ZipWriter::new(File::create(path).unwrap());
@@ -62,7 +62,7 @@ fn wheel(folder: &Path, name: &str, code: &str, needs: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_come_from_a_folder_of_wheels_without_a_network() {
-    let bench = Bench::new().await;
+    let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizeone", "ONE = 1", "");
     let needs = "Requires-Dist: assizeone (>=1.0) ; python_version >= '3'\nRequires-Dist: nothing ; extra == 'x'";
@@ -75,61 +75,65 @@ async fn packages_come_from_a_folder_of_wheels_without_a_network() {
     let mut from =
         packages(folder.path(), &["assizesix", "assizeseven"], Some(wheels.path().to_owned()));
     let pip = folder.path().join("pip");
-    let becomes = |text: &str| {
+    let set_pip = |text: &str| {
         std::fs::write(&pip, format!("#!/bin/sh\n{text}")).unwrap();
         std::fs::set_permissions(&pip, std::fs::Permissions::from_mode(0o755)).unwrap();
     };
-    becomes(&format!("exec {} \"$@\"", from.pip.join(" ")));
+    set_pip(&format!("exec {} \"$@\"", from.pip.join(" ")));
     from.pip = vec![pip.display().to_string()];
     let model = Script::new([
         needing("import assizeseven", &["assizeseven"]),
         critique("it is not there", "use another"),
         needing("import assizesix; print(assizesix.six())", &["assizesix"]),
     ]);
-    let verdict = try_with(&bench, from.clone(), &model).await;
+    let verdict = run_with(&fixture, from.clone(), &model).await;
     assert_eq!(verdict.answer.as_deref(), Some("6\n"), "{verdict:?}");
-    // What cannot be had is the critic's matter.
+    // A missing package is a failure of the program, which the critic reviews.
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
     assert!(
         error.contains("the packages assizeseven cannot be had: No matching distribution"),
         "{error}"
     );
     assert!(
-        model.told(1).contains("It was not run: the packages assizeseven"),
+        model.prompt(1).contains("It was not run: the packages assizeseven"),
         "{}",
-        model.told(1)
+        model.prompt(1)
     );
-    assert!(model.told(0).contains("but only these: assizeseven, assizesix."), "{}", model.told(0));
-    // Known from then on without asking anybody; and it cannot be changed from inside.
-    becomes("exit 7");
+    assert!(
+        model.prompt(0).contains("but only these: assizeseven, assizesix."),
+        "{}",
+        model.prompt(0)
+    );
+    // The layer is cached, so pip is not called again; and programs cannot change it.
+    set_pip("exit 7");
     let code = "
 import assizesix
 try: open(assizesix.__file__, 'a')
 except OSError: print('read-only')";
     let answer = async || {
         let model = Script::new([needing(code, &["AssizeSix"])]);
-        let court = bench.court(model.clone()).with_packages(from.clone());
-        let tried = bench.try_with(Arc::new(court), Task::new("x"), Default::default()).await;
-        tried.verdict.map(|verdict| verdict.answer).map_err(|error| error.to_string())
+        let court = fixture.court(model.clone()).with_packages(from.clone());
+        let result =
+            fixture.run_with(Arc::new(court), CodeTask::new("x"), Default::default()).await;
+        result.verdict.map(|verdict| verdict.answer).map_err(|error| error.to_string())
     };
     let read_only = || Ok(Some("read-only\n".to_owned()));
     assert_eq!(answer().await, read_only());
-    // After a while it would be looked for anew, and is used all the same if that is in vain.
+    // A stale resolution is used if it cannot be updated.
     for entry in std::fs::read_dir(folder.path().join("resolved")).unwrap() {
         let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(30 * 24 * 60 * 60)).unwrap();
     }
     assert_eq!(answer().await, read_only());
-    // Where there are other wheels there may be another answer.
+    // New wheels in the folder invalidate the cache.
     wheel(wheels.path(), "assizeten", "", "");
     let error = answer().await.unwrap_err();
-    assert!(error.contains("packages cannot be fetched: pip does not say why"), "{error}");
+    assert!(error.contains("cannot fetch packages: pip printed no error"), "{error}");
 }
 
-/// Layers carry bytecode that a sandbox compiled, the same each time.
 #[tokio::test(flavor = "multi_thread")]
-async fn layers_carry_the_same_bytecode_each_time() {
-    let bench = Bench::new().await;
+async fn bytecode_of_layers_is_deterministic() {
+    let fixture = Fixture::new().await;
     let wheels = tempfile::tempdir().unwrap();
     let code = "KINDS = {'a', 'b', 'c', 'd'}\ndef six(kind): return 6 if kind in {'x', 'y', 'z'} else len(KINDS)\n";
     wheel(wheels.path(), "assizesix", code, "");
@@ -141,10 +145,10 @@ async fn layers_carry_the_same_bytecode_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let allowed = ["assizesix", "assizebroken"];
         let from = packages(folder.path(), &allowed, Some(wheels.path().to_owned()));
-        // A module that cannot be compiled does not keep the others from it.
+        // A module with a syntax error does not prevent the compilation of the others.
         let model = Script::new([needing(program, &allowed)]);
-        let verdict = try_with(&bench, from, &model).await;
-        // The flags of a file with an unchecked hash.
+        let verdict = run_with(&fixture, from, &model).await;
+        // `01000000` are the flags of bytecode with an unchecked hash.
         assert_eq!(verdict.answer.as_deref(), Some("6 01000000\n"), "{verdict:?}");
         let layers = std::fs::read_dir(folder.path().join("layers")).unwrap();
         let records = layers.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
@@ -155,19 +159,19 @@ async fn layers_carry_the_same_bytecode_each_time() {
         }
     }
     assert_eq!(digests.len(), 2);
-    assert_eq!(digests[0], digests[1], "the same packages are the same layer");
+    assert_eq!(digests[0], digests[1], "equal packages must have equal layers");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_bytecode_is_compiled_on_a_later_use_and_not_for_ever() {
-    let bench = Bench::new().await;
+async fn failed_compilation_is_retried_on_later_use_up_to_a_maximum() {
+    let fixture = Fixture::new().await;
     let wheels = tempfile::tempdir().unwrap();
     wheel(wheels.path(), "assizesix", "SIX = 6", "");
     let code = "import os, assizesix\nprint(assizesix.SIX, os.path.exists(assizesix.__cached__))";
     let has_bytecode = async |folder: &Path| {
         let from = packages(folder, &["assizesix"], Some(wheels.path().to_owned()));
         let model = Script::new([needing(code, &["assizesix"])]);
-        let verdict = try_with(&bench, from, &model).await;
+        let verdict = run_with(&fixture, from, &model).await;
         match verdict.answer.as_deref() {
             Some("6 True\n") => true,
             Some("6 False\n") => false,
@@ -175,30 +179,30 @@ async fn missing_bytecode_is_compiled_on_a_later_use_and_not_for_ever() {
         }
     };
     let folder = tempfile::tempdir().unwrap();
-    bench.break_compiling(true);
+    fixture.fail_compilations(true);
     assert!(!has_bytecode(folder.path()).await);
     assert!(!has_bytecode(folder.path()).await);
-    bench.break_compiling(false);
+    fixture.fail_compilations(false);
     assert!(has_bytecode(folder.path()).await);
     assert!(has_bytecode(folder.path()).await);
-    assert_eq!(bench.compilations(), 3);
+    assert_eq!(fixture.compilations(), 3);
     let folder = tempfile::tempdir().unwrap();
-    bench.break_compiling(true);
+    fixture.fail_compilations(true);
     for _ in 0..5 {
         assert!(!has_bytecode(folder.path()).await);
     }
-    assert_eq!(bench.compilations(), 6);
+    assert_eq!(fixture.compilations(), 6);
 }
 
-/// An answer that is only a fenced program declares nothing: what it imports counts, if it is allowed.
+/// An answer that is only a fenced program declares no dependencies.
 #[tokio::test(flavor = "multi_thread")]
-async fn imports_of_a_fenced_program_count_as_dependencies_if_they_are_allowed() {
-    let bench = Bench::new().await;
+async fn allowed_imports_of_a_fenced_program_become_dependencies() {
+    let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizesix", "def six(): return 6", "");
     wheel(wheels.path(), "assizeevil", "", "");
     let from = packages(folder.path(), &["assizesix"], Some(wheels.path().to_owned()));
-    let fenced = |code: &str| Line::Text(format!("Sure, here it is:\n```python\n{code}\n```\n"));
+    let fenced = |code: &str| Reply::Text(format!("Sure, here it is:\n```python\n{code}\n```\n"));
     let good = "import json\nfrom assizesix import six\nprint(six())";
     let bad = "import assizeevil";
     let model = Script::new([
@@ -208,7 +212,7 @@ async fn imports_of_a_fenced_program_count_as_dependencies_if_they_are_allowed()
         fenced(good),
         fenced(good),
     ]);
-    let verdict = try_with(&bench, from, &model).await;
+    let verdict = run_with(&fixture, from, &model).await;
     assert_eq!(verdict.answer.as_deref(), Some("6\n"), "{verdict:?}");
     let declared: Vec<_> =
         verdict.history.iter().map(|attempt| attempt.dependencies.clone()).collect();
@@ -218,8 +222,8 @@ async fn imports_of_a_fenced_program_count_as_dependencies_if_they_are_allowed()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extras_and_versions_are_heeded_and_several_may_fill_the_cache_at_once() {
-    let bench = Bench::new().await;
+async fn extras_and_versions_are_respected_and_the_cache_is_concurrent() {
+    let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     wheel(wheels.path(), "assizeone", "ONE = 1", "");
     let needs = "Requires-Dist: assizeone ; extra == 'more'\nRequires-Dist: assizenone; python_version < '3'";
@@ -232,7 +236,7 @@ async fn extras_and_versions_are_heeded_and_several_may_fill_the_cache_at_once()
             critique("no", "none"),
             needing("print('without')", &[]),
         ]);
-        try_with(&bench, from.clone(), &model).await.answer.unwrap()
+        run_with(&fixture, from.clone(), &model).await.answer.unwrap()
     };
     let four = [(); 4].map(|()| run("assizesix[more] >= 1"));
     assert_eq!(futures_util::future::join_all(four).await, ["True\n"; 4]);
@@ -243,24 +247,24 @@ async fn extras_and_versions_are_heeded_and_several_may_fill_the_cache_at_once()
     assert_eq!(left, ["layers", "resolved"].map(Into::into).into());
 }
 
-/// A disk that is full is no fault of the program's, which may have its packages another time.
+/// A disk error is an infrastructure error: the run stops and can be resumed.
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_that_find_no_room_end_the_run() {
-    let bench = Bench::new().await;
+async fn disk_error_of_the_package_cache_ends_the_run() {
+    let fixture = Fixture::new().await;
     let wheels = tempfile::tempdir().unwrap();
     wheel(wheels.path(), "assizesix", "", "");
     let from = packages("/proc/self".as_ref(), &["assizesix"], Some(wheels.path().to_owned()));
-    let court = bench.court(Script::new([needing("import assizesix", &["assizesix"])]));
+    let court = fixture.court(Script::new([needing("import assizesix", &["assizesix"])]));
     let court = Arc::new(court.with_packages(from));
-    let error = bench.try_with(court, Task::new("x"), Default::default()).await.verdict;
+    let error = fixture.run_with(court, CodeTask::new("x"), Default::default()).await.verdict;
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("packages cannot be fetched: cannot use `/proc/self`"), "{error}");
+    assert!(error.contains("cannot fetch packages: cannot use `/proc/self`"), "{error}");
 }
 
-/// An address in what a package needs would be fetched and run by `pip` itself.
+/// pip would download a URL dependency and run its build backend.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_package_that_needs_an_address_is_refused_and_nothing_of_it_runs() {
-    let bench = Bench::new().await;
+async fn package_with_a_url_dependency_is_refused_and_its_code_does_not_run() {
+    let fixture = Fixture::new().await;
     let (folder, wheels) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let evil = tempfile::tempdir().unwrap();
     let marker = evil.path().join("ran");
@@ -277,15 +281,15 @@ async fn a_package_that_needs_an_address_is_refused_and_nothing_of_it_runs() {
         critique("no", "none"),
         needing("print('without')", &[]),
     ]);
-    let verdict = try_with(&bench, from, &model).await;
+    let verdict = run_with(&fixture, from, &model).await;
     let error = verdict.history[0].error.as_ref().unwrap().to_string();
     assert!(error.contains("needs `evil @ file:"), "{error}");
     assert!(!marker.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_on_the_list_is_refused_before_anybody_is_asked() {
-    let bench = Bench::new().await;
+async fn package_that_is_not_allowed_is_refused_before_pip_runs() {
+    let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let mut none = packages(folder.path(), &["assizesix"], None);
     none.pip = vec!["/nonexistent/pip".to_owned()];
@@ -297,33 +301,34 @@ async fn what_is_not_on_the_list_is_refused_before_anybody_is_asked() {
             critique("no", "none"),
             needing("print('without')", &[]),
         ]);
-        let verdict = try_with(&bench, none.clone(), &model).await;
+        let verdict = run_with(&fixture, none.clone(), &model).await;
         let error = verdict.history[0].error.as_ref().unwrap().to_string();
         assert_eq!(error, format!("the package `{name}` is not one of those that may be used"));
         assert_eq!(verdict.answer.as_deref(), Some("without\n"));
     }
 }
 
-/// That there is no pip is no fault of the program.
+/// A missing pip is an infrastructure error, not a failure of the program.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_pip_the_run_ends_and_can_go_on() {
-    let bench = Bench::new().await;
+async fn missing_pip_ends_the_run() {
+    let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     for pip in [&["/nonexistent/pip"][..], &["python3", "-m", "no_such_pip"]] {
         let mut from = packages(folder.path(), &["assizesix"], None);
         from.pip = pip.iter().map(|word| (*word).to_owned()).collect();
         let model = Script::new([needing("import assizesix", &["assizesix"])]);
-        let court = bench.court(model.clone()).with_packages(from);
-        let tried = bench.try_with(Arc::new(court), Task::new("x"), Default::default()).await;
-        let error = tried.verdict.unwrap_err().to_string();
-        assert!(error.contains("packages cannot be fetched"), "{error}");
+        let court = fixture.court(model.clone()).with_packages(from);
+        let result =
+            fixture.run_with(Arc::new(court), CodeTask::new("x"), Default::default()).await;
+        let error = result.verdict.unwrap_err().to_string();
+        assert!(error.contains("cannot fetch packages"), "{error}");
     }
 }
 
-/// One in Python alone, and one that is compiled.
+/// Uses a pure Python package and one with a compiled extension.
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_come_from_the_registry() {
-    let bench = Bench::new().await;
+async fn packages_come_from_the_package_index() {
+    let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
     let from = packages(folder.path(), &["six", "markupsafe"], None);
     let code = "
@@ -335,17 +340,17 @@ print(all(one.__file__.startswith('/opt/layers/') for one in (six, markupsafe)))
         critique("", ""),
         needing("pass", &[]),
     ]);
-    let verdict = try_with(&bench, from, &model).await;
+    let verdict = run_with(&fixture, from, &model).await;
     if let Some(error) = verdict.history[0].error.as_ref().filter(|error| !error.was_run()) {
         return skipped(error);
     }
     assert_eq!(verdict.answer.as_deref(), Some("1.15.0 &lt; True\nTrue\n"), "{verdict:?}");
 }
 
-/// With what people use of it: fixtures, parameters, expected errors.
+/// The tests use fixtures, parameters and expected errors.
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_may_be_written_for_pytest() {
-    let bench = Bench::new().await;
+async fn pytest_tests_are_run() {
+    let fixture = Fixture::new().await;
     let tests = "
 import pytest
 from solution import double
@@ -362,14 +367,14 @@ def test_raises():
     with pytest.raises(TypeError): double(None)
 ";
     let folder = tempfile::tempdir().unwrap();
-    // It need not be on the list: these are the user's own tests.
+    // pytest need not be on the list of allowed packages, as the user's own tests need it.
     let from = packages(folder.path(), &["numpy"], None);
     let tested = async |program: &str, tests: &str| {
         let model = Script::new([needing(program, &[]), critique("no", "none")]);
-        let court = bench.court(model.clone()).with_packages(from.clone());
+        let court = fixture.court(model.clone()).with_packages(from.clone());
         let tests = Some(tests.to_owned());
-        let task = Task { max_attempts: 1, tests, ..Task::new("x") };
-        bench.try_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
+        let task = CodeTask { max_attempts: 1, tests, ..CodeTask::new("x") };
+        fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap()
     };
     let right = "def double(n): return n * 2";
     let verdict = tested(right, tests).await;
@@ -390,8 +395,8 @@ def test_raises():
     assert_eq!(tested(right, none).await.history[0].error, Some(CodeFailure::NoTests));
 }
 
-/// There is no registry here, which must have been so from the start.
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+/// Reports a test that is skipped without a package index; fails if the environment requires the index.
+#[expect(clippy::print_stderr, reason = "reports the skipped test")]
 fn skipped(error: &CodeFailure) {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(!required.contains("pypi"), "{error}");

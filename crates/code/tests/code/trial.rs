@@ -1,152 +1,158 @@
-//! The loop itself.
+//! Tests of the code loop: attempts, critiques, sessions, inputs, resuming and candidates.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use assize_code::{CannotKeep, CodeFailure, InputFile, Keep, Session, Task};
+use assize_code::{CodeFailure, CodeTask, FileStorage, FileStorageError, InputFile, Session};
 use assize_graph::{MemoryJournal, RunOptions};
 use assize_llm::ErrorKind;
 use assize_sandbox::Language;
 use assize_types::Fingerprint;
 use async_trait::async_trait;
 
-use crate::bench::{Bench, Line, Script, code, critique};
+use crate::fixture::{Fixture, Reply, Script, code, critique};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_works_is_the_answer() {
-    let bench = Bench::new().await;
+async fn output_of_a_successful_program_is_the_answer() {
+    let fixture = Fixture::new().await;
     let model = Script::new([code("print(6 * 7)")]);
-    let tried = bench.try_task(&model, Task::new("Six times seven")).await;
-    let verdict = tried.verdict.unwrap();
+    let result = fixture.run_task(&model, CodeTask::new("Six times seven")).await;
+    let verdict = result.verdict.unwrap();
     assert!(verdict.success);
     assert_eq!((verdict.attempts, verdict.answer.as_deref()), (1, Some("42\n")));
     assert_eq!(verdict.code.as_deref(), Some("print(6 * 7)\n"));
     assert_eq!(model.calls(), 1);
     let events =
         ["code_generated 1", "execution_started 1", "execution_complete 1", "code_finished"];
-    assert_eq!(tried.events, events);
-    // What the model is told about where it will run.
-    let told = model.told(0);
-    assert!(told.contains("Python 3.") && told.contains("There is no network"), "{told}");
-    assert!(told.contains("Six times seven") && told.contains("No files are given"), "{told}");
+    assert_eq!(result.events, events);
+    // The prompt describes the sandbox and the task.
+    let prompt = model.prompt(0);
+    assert!(prompt.contains("Python 3.") && prompt.contains("There is no network"), "{prompt}");
+    assert!(
+        prompt.contains("Six times seven") && prompt.contains("No files are given"),
+        "{prompt}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_and_why_goes_into_the_next_attempt() {
-    let bench = Bench::new().await;
+async fn next_prompt_contains_the_failed_attempt_and_its_critique() {
+    let fixture = Fixture::new().await;
     let model = Script::new([
         code("open('users.json')"),
         critique("there is no users.json", "use sample data"),
         code("print('ada')"),
     ]);
-    let verdict = bench.try_task(&model, Task::new("Print users")).await.verdict.unwrap();
+    let verdict = fixture.run_task(&model, CodeTask::new("Print users")).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 2));
     assert_eq!(verdict.answer.as_deref(), Some("ada\n"));
     let first = &verdict.history[0];
     assert_eq!(first.error.as_ref().unwrap().to_string(), "it ended with exit code 1");
     assert_eq!(first.critique.as_ref().unwrap().issues, ["there is no users.json"]);
-    // The critic is told what happened, and the next attempt what the critic said.
+    // Both the critic's and the next attempt's prompt contain the failure.
     for call in [1, 2] {
-        let told = model.told(call);
-        assert!(told.contains("open('users.json')"), "{told}");
-        assert!(told.contains("FileNotFoundError"), "{told}");
-        assert!(told.contains("it ended with exit code 1"), "{told}");
+        let prompt = model.prompt(call);
+        assert!(prompt.contains("open('users.json')"), "{prompt}");
+        assert!(prompt.contains("FileNotFoundError"), "{prompt}");
+        assert!(prompt.contains("it ended with exit code 1"), "{prompt}");
     }
     assert!(
-        !model.told(1).contains("use sample data")
-            && model.told(2).contains("fix: use sample data")
+        !model.prompt(1).contains("use sample data")
+            && model.prompt(2).contains("fix: use sample data")
     );
-    // What never changes comes first, byte for byte, so that providers can cache it.
-    let asked = model.asked.lock().unwrap();
-    assert!(asked.iter().all(|request| request.prompt.blocks == asked[0].prompt.blocks));
+    // The first blocks of all prompts are identical, so that providers can cache them.
+    let requests = model.requests.lock().unwrap();
+    assert!(requests.iter().all(|request| request.prompt.blocks == requests[0].prompt.blocks));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_gives_up_after_the_last_attempt() {
-    let bench = Bench::new().await;
+async fn loop_ends_after_max_attempts() {
+    let fixture = Fixture::new().await;
     let lines = ["raise SystemExit(1)", "raise SystemExit(2)"];
     let model =
         Script::new(lines.into_iter().flat_map(|line| [code(line), critique("it exits", "don't")]));
-    let task = Task { max_attempts: 2, ..Task::new("never") };
-    let tried = bench.try_task(&model, task).await;
-    let verdict = tried.verdict.unwrap();
+    let task = CodeTask { max_attempts: 2, ..CodeTask::new("never") };
+    let result = fixture.run_task(&model, task).await;
+    let verdict = result.verdict.unwrap();
     assert!(!verdict.success);
     assert_eq!((verdict.attempts, verdict.answer), (2, None));
     assert_eq!(verdict.error.as_deref(), Some("it ended with exit code 2"));
     assert!(verdict.history.iter().all(|attempt| attempt.critique.is_some()));
-    assert_eq!(tried.events.last().map(String::as_str), Some("code_finished"));
+    assert_eq!(result.events.last().map(String::as_str), Some("code_finished"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_code_is_an_attempt_and_code_in_prose_is_found() {
-    let bench = Bench::new().await;
-    let prose = |text: &str| Line::Text(text.to_owned());
+async fn answer_without_code_is_an_attempt_and_fenced_code_is_found() {
+    let fixture = Fixture::new().await;
+    let prose = |text: &str| Reply::Text(text.to_owned());
     let model = Script::new([
-        // Twice: whoever answers in another shape is asked again.
+        // Two replies per attempt, as an invalid answer is requested a second time.
         prose("I would rather talk about it."),
         prose("Really."),
         prose("Sure!\n```python\nprint('found')\n```"),
         prose("```python\nprint('found')\n```"),
     ]);
-    let verdict = bench.try_task(&model, Task::new("x")).await.verdict.unwrap();
+    let verdict = fixture.run_task(&model, CodeTask::new("x")).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.answer.as_deref()), (true, Some("found\n")));
     let [first, second] = &verdict.history[..] else { panic!("{verdict:?}") };
     assert_eq!(first.error.as_ref().unwrap().to_string(), "the model's answer had no code in it");
     assert!(first.execution.is_none() && first.critique.is_none());
     assert!(second.found_in_prose && second.confidence.is_none());
-    assert!(model.told(2).contains("the answer had no program in it"));
+    assert!(model.prompt(2).contains("the answer had no program in it"));
 }
 
-/// Keeps files in memory, and has them or not.
+/// In-memory storage of files; the flag makes reads fail.
 #[derive(Default)]
-struct Kept(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
+struct MemoryStorage(Mutex<Vec<(String, Vec<u8>)>>, AtomicBool);
 
 #[async_trait]
-impl Keep for Kept {
-    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, CannotKeep> {
+impl FileStorage for MemoryStorage {
+    async fn keep(&self, name: &str, bytes: Vec<u8>) -> Result<Fingerprint, FileStorageError> {
         let sha256 = Fingerprint::of(&bytes);
         self.0.lock().unwrap().push((name.to_owned(), bytes));
         Ok(sha256)
     }
 
-    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, CannotKeep> {
+    async fn fetch(&self, sha256: Fingerprint) -> Result<Vec<u8>, FileStorageError> {
         if self.1.load(Ordering::SeqCst) {
-            return Err(CannotKeep("there is no disk".to_owned()));
+            return Err(FileStorageError("injected failure".to_owned()));
         }
-        let kept = self.0.lock().unwrap();
-        let found = kept.iter().find(|(_, bytes)| Fingerprint::of(bytes) == sha256);
+        let stored = self.0.lock().unwrap();
+        let found = stored.iter().find(|(_, bytes)| Fingerprint::of(bytes) == sha256);
         Ok(found.unwrap().1.clone())
     }
 }
 
-/// Stopped between the end of a program and the moment its files are handed on.
+/// The run stops after its program has ended and before its files are saved to the session.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_a_session_that_another_run_has_changed_are_not_written_over() {
-    let bench = Bench::new().await;
+async fn resumed_run_does_not_overwrite_session_files_of_another_run() {
+    let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
-    let kept = Arc::new(Kept::default());
+    let storage = Arc::new(MemoryStorage::default());
     let run = async |program: &str, journal: &Arc<MemoryJournal>| {
         let session = Session::open(folder.path(), "notes").unwrap();
-        let court = bench.court(Script::new([code(program)])).keeping(kept.clone());
+        let court = fixture.court(Script::new([code(program)])).keeping(storage.clone());
         let options = RunOptions::with_journal(journal.clone());
-        bench.try_with(Arc::new(court.in_session(session)), Task::new("x"), options).await.verdict
+        fixture
+            .run_with(Arc::new(court.in_session(session)), CodeTask::new("x"), options)
+            .await
+            .verdict
     };
     let n = || std::fs::read_to_string(folder.path().join("notes/files/n")).unwrap();
     let count = "open('n', 'a').write('x')";
     let [first, second, third] = std::array::from_fn(|_| Arc::new(MemoryJournal::default()));
     run(count, &first).await.unwrap();
-    kept.1.store(true, Ordering::SeqCst);
+    storage.1.store(true, Ordering::SeqCst);
     assert!(run("open('n', 'a').write('y')", &second).await.is_err());
-    kept.1.store(false, Ordering::SeqCst);
+    storage.1.store(false, Ordering::SeqCst);
     assert_eq!(n(), "x");
-    // Nobody was there meanwhile: it is handed on now, and once.
+    // No other run has changed the session: the resumed run saves its files, once.
     run("", &second).await.unwrap();
     assert_eq!(n(), "xy");
     run("", &second).await.unwrap();
     assert_eq!(n(), "xy");
-    kept.1.store(true, Ordering::SeqCst);
+    storage.1.store(true, Ordering::SeqCst);
     assert!(run("open('n', 'a').write('z')", &third).await.is_err());
-    kept.1.store(false, Ordering::SeqCst);
+    storage.1.store(false, Ordering::SeqCst);
     run(count, &Arc::default()).await.unwrap();
     assert_eq!(n(), "xyx");
     let error = run("", &third).await.unwrap_err().to_string();
@@ -154,21 +160,21 @@ async fn files_of_a_session_that_another_run_has_changed_are_not_written_over() 
     assert_eq!(n(), "xyx");
 }
 
-/// What was only out of reach, or hidden, is not lost; what is in its place takes it.
+/// Unreadable and shadowed session files are kept, unless another file takes their place.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_a_session_are_lost_to_nothing_but_deletion() {
-    let bench = Bench::new().await;
+async fn session_files_are_removed_only_by_deletion_or_replacement() {
+    let fixture = Fixture::new().await;
     let folder = tempfile::tempdir().unwrap();
-    let kept = Arc::new(Kept::default());
+    let storage = Arc::new(MemoryStorage::default());
     let run = async |program: &str, given: &[&str]| {
         let session = Session::open(folder.path(), "notes").unwrap();
-        let court = bench.court(Script::new([code(program), critique("x", "y")]));
-        let court = Arc::new(court.keeping(kept.clone()).in_session(session));
+        let court = fixture.court(Script::new([code(program), critique("x", "y")]));
+        let court = Arc::new(court.keeping(storage.clone()).in_session(session));
         let given = given
             .iter()
             .map(|name| InputFile { name: (*name).to_owned(), bytes: Arc::from(*b"given") });
-        let task = Task { inputs: given.collect(), max_attempts: 1, ..Task::new("x") };
-        bench.try_with(court, task, RunOptions::default()).await.verdict.unwrap()
+        let task = CodeTask { inputs: given.collect(), max_attempts: 1, ..CodeTask::new("x") };
+        fixture.run_with(court, task, RunOptions::default()).await.verdict.unwrap()
     };
     let files = || -> Vec<String> {
         let files = Session::look(folder.path(), "notes").unwrap().unwrap();
@@ -176,48 +182,53 @@ async fn files_of_a_session_are_lost_to_nothing_but_deletion() {
     };
     run("import os; os.mkdir('d'); [open(n, 'w').write(n) for n in ('a', 'b', 'd/in')]", &[]).await;
     assert_eq!(files(), ["a", "b", "d/in"]);
-    // Closed to everybody, by a program that fails.
+    // A failing program makes a file unreadable.
     run("import os; os.remove('b'); os.chmod('a', 0); raise SystemExit(1)", &[]).await;
     let left = files();
     assert!(left.contains(&"a".to_owned()) && left.contains(&"d/in".to_owned()), "{left:?}");
     run("import os; os.path.exists('b') and os.remove('b')", &[]).await;
     assert_eq!(files(), ["a", "d/in"]);
-    // A file where there is a folder, and the other way round.
+    // An input file shadows a folder of the session, and an input folder shadows a file.
     assert_eq!(run("print(open('d').read())", &["d"]).await.answer.as_deref(), Some("given\n"));
     assert_eq!(run("print(open('a/b').read())", &["a/b"]).await.answer.as_deref(), Some("given\n"));
     assert_eq!(files(), ["a", "d/in"]);
-    // A file in place of the folder that the hidden one was in.
+    // The program replaces the folder of the shadowed file with a file.
     run("import shutil; shutil.rmtree('d'); open('d', 'w').write('x')", &["d/in"]).await;
     assert_eq!(files(), ["a", "d"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inputs_are_read_only_and_what_is_left_is_kept() {
-    let bench = Bench::new().await;
+async fn inputs_are_read_only_and_output_files_are_stored() {
+    let fixture = Fixture::new().await;
     let program = "
 data = open('in/data.bin', 'rb').read()
 try: open('in/data.bin', 'ab')
 except PermissionError: print('read-only')
 open('out.bin', 'wb').write(data[::-1])";
     let model = Script::new([code(program)]);
-    let kept = Arc::new(Kept::default());
-    let court = bench.court(model.clone()).keeping(kept.clone());
-    let task = Task {
+    let storage = Arc::new(MemoryStorage::default());
+    let court = fixture.court(model.clone()).keeping(storage.clone());
+    let task = CodeTask {
         inputs: vec![InputFile { name: "in/data.bin".to_owned(), bytes: Arc::from([0, 1, 255]) }],
         wants_files: true,
-        ..Task::new("turn it round")
+        ..CodeTask::new("turn it round")
     };
-    let verdict = bench.try_with(Arc::new(court), task, Default::default()).await.verdict.unwrap();
+    let verdict =
+        fixture.run_with(Arc::new(court), task, Default::default()).await.verdict.unwrap();
     assert_eq!(verdict.answer.as_deref(), Some("read-only\n"), "{verdict:?}");
     let files = &verdict.history[0].execution.as_ref().unwrap().files;
     assert_eq!((files[0].name.as_str(), files[0].bytes), ("out.bin", 3));
-    assert_eq!(*kept.0.lock().unwrap(), [("attempt-1/out.bin".to_owned(), vec![255, 1, 0])]);
-    assert!(model.told(0).contains("`in/data.bin`, 3 bytes; it is not text"), "{}", model.told(0));
+    assert_eq!(*storage.0.lock().unwrap(), [("attempt-1/out.bin".to_owned(), vec![255, 1, 0])]);
+    assert!(
+        model.prompt(0).contains("`in/data.bin`, 3 bytes; it is not text"),
+        "{}",
+        model.prompt(0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_languages_run_too() {
-    let bench = Bench::new().await;
+async fn bash_and_javascript_programs_run() {
+    let fixture = Fixture::new().await;
     for (language, program) in
         [(Language::Bash, "echo $((6 * 7))"), (Language::JavaScript, "console.log(6 * 7)")]
     {
@@ -227,66 +238,68 @@ async fn other_languages_run_too() {
             continue;
         }
         let model = Script::new([code(program)]);
-        let task = Task { language, ..Task::new("x") };
-        let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+        let task = CodeTask { language, ..CodeTask::new("x") };
+        let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
         assert_eq!(verdict.answer.as_deref(), Some("42\n"), "{verdict:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_stopped_goes_on_and_does_nothing_twice() {
-    let bench = Bench::new().await;
+async fn resumed_run_repeats_no_call_and_no_execution() {
+    let fixture = Fixture::new().await;
     let journal = Arc::new(MemoryJournal::default());
-    let model = Script::new([code("raise SystemExit(1)"), Line::Fail(ErrorKind::Overloaded)]);
-    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
-    assert!(tried.verdict.is_err());
-    // It declines, and is stopped once more.
-    let model = Script::new([critique("a", "b"), Line::Refuse, Line::Fail(ErrorKind::Overloaded)]);
-    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
-    assert!(tried.verdict.is_err());
+    let model = Script::new([code("raise SystemExit(1)"), Reply::Fail(ErrorKind::Overloaded)]);
+    let result = fixture.run_with_journal(&model, CodeTask::new("x"), journal.clone()).await;
+    assert!(result.verdict.is_err());
+    // The model refuses once, and the run stops again.
+    let model =
+        Script::new([critique("a", "b"), Reply::Refuse, Reply::Fail(ErrorKind::Overloaded)]);
+    let result = fixture.run_with_journal(&model, CodeTask::new("x"), journal.clone()).await;
+    assert!(result.verdict.is_err());
     let model = Script::new([code("print(2)")]);
-    let tried = bench.try_on(&model, Task::new("x"), journal.clone()).await;
-    let verdict = tried.verdict.unwrap();
+    let result = fixture.run_with_journal(&model, CodeTask::new("x"), journal.clone()).await;
+    let verdict = result.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts, model.calls()), (true, 3, 1));
     assert_eq!(verdict.history[1].error, Some(CodeFailure::Declined));
-    // All of it is answered from the journal now, without a model and without a sandbox.
-    let nobody = Script::new([]);
-    bench.breaks(u32::MAX);
-    let again = bench.try_on(&nobody, Task::new("x"), journal).await.verdict.unwrap();
-    assert_eq!((again, nobody.calls()), (verdict, 0));
+    // A finished run is replayed from the journal, without a model and without a sandbox.
+    let unused = Script::new([]);
+    fixture.fail_next_sandboxes(u32::MAX);
+    let again =
+        fixture.run_with_journal(&unused, CodeTask::new("x"), journal).await.verdict.unwrap();
+    assert_eq!((again, unused.calls()), (verdict, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_side_by_side_the_first_that_succeeds_counts() {
-    let bench = Bench::new().await;
-    let task = || Task { candidates: 3, ..Task::new("x") };
+async fn first_successful_candidate_wins() {
+    let fixture = Fixture::new().await;
+    let task = || CodeTask { candidates: 3, ..CodeTask::new("x") };
     let slow = "import time; time.sleep(60); print('slow')";
     let model = Script::new([code("1 / 0"), code(slow), code("print('fast')")]);
     let journal = Arc::new(MemoryJournal::default());
-    let tried = bench.try_on(&model, task(), journal.clone()).await;
-    let verdict = tried.verdict.unwrap();
+    let result = fixture.run_with_journal(&model, task(), journal.clone()).await;
+    let verdict = result.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts), (true, 1));
     assert_eq!(verdict.answer.as_deref(), Some("fast\n"), "{verdict:?}");
-    // What was given up is kept as far as it got, and was paid for.
-    let kept = |code: &str| {
+    // The cancelled candidate is in the history without an execution, and its call is counted.
+    let attempt_with = |code: &str| {
         let code = format!("{code}\n");
         verdict.history.iter().find(move |one| one.code.as_deref() == Some(code.as_str()))
     };
-    let given_up = kept(slow).unwrap();
-    assert!(given_up.execution.is_none() && given_up.error.is_none(), "{given_up:?}");
+    let cancelled = attempt_with(slow).unwrap();
+    assert!(cancelled.execution.is_none() && cancelled.error.is_none(), "{cancelled:?}");
     assert_eq!(verdict.spent.calls, 3);
-    // It is the same in every point when the run is taken up again.
-    let nobody = Script::new([]);
-    let again = bench.try_on(&nobody, task(), journal.clone()).await.verdict.unwrap();
+    // A resumed run has the same result.
+    let unused = Script::new([]);
+    let again = fixture.run_with_journal(&unused, task(), journal.clone()).await.verdict.unwrap();
     assert_eq!(assize_code::history(&journal.records()), verdict.history);
-    assert_eq!((again, nobody.calls()), (verdict, 0));
+    assert_eq!((again, unused.calls()), (verdict, 0));
 
-    // If none does, the critic sees all of them.
+    // If no candidate succeeds, the critic sees all of them.
     let lines = ["raise SystemExit(1)", "raise SystemExit(2)", "raise SystemExit(3)"].map(code);
     let model = Script::new(lines.into_iter().chain([critique("all exit", "do not")]));
-    let task = Task { max_attempts: 1, ..task() };
-    let verdict = bench.try_task(&model, task).await.verdict.unwrap();
+    let task = CodeTask { max_attempts: 1, ..task() };
+    let verdict = fixture.run_task(&model, task).await.verdict.unwrap();
     assert_eq!((verdict.success, verdict.attempts, verdict.history.len()), (false, 1, 3));
-    let told = model.told(3);
-    assert!((1..=3).all(|n| told.contains(&format!("raise SystemExit({n})"))), "{told}");
+    let prompt = model.prompt(3);
+    assert!((1..=3).all(|n| prompt.contains(&format!("raise SystemExit({n})"))), "{prompt}");
 }

@@ -1,24 +1,24 @@
-//! What a consultation is likely to take, before anyone is asked.
+//! Cost estimate of a consultation before its first call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use assize_debate::LogName;
 use assize_gateway::{Estimate, Gateway};
-use assize_graph::{Key, Outcome, Record};
+use assize_graph::{EffectKey, EffectOutcome, EffectRecord};
 use assize_types::Fingerprint;
 
-use crate::Chamber;
+use crate::ConsultContext;
 
-/// Tokens of rules and persona, of both inferences, of a move, and of answers: a document, and some words
-/// in a debate.
+/// Token counts assumed per call: rules and persona, both inferences, a move, an answer that is a document, and an
+/// answer in a debate.
 const RULES: u64 = 900;
 const PACK: u64 = 3000;
 const MOVE: u64 = 700;
 const DOCUMENT: u64 = 1350;
-const WORDS: u64 = 350;
+const ENTRY: u64 = 350;
 
-/// Calls with so many tokens in all.
+/// A number of calls with their total tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Load {
     calls: u64,
@@ -40,17 +40,16 @@ impl Load {
     }
 }
 
-/// What everybody's calls are likely to take, each at the price of the model that answers for them. Of
-/// `answered` calls the answers are there already.
+/// Estimates the calls of all roles, each at the price of its model. `answered` calls already have an answer.
 pub(super) fn estimate(
-    chamber: &Chamber,
+    chamber: &ConsultContext,
     gateway: &Gateway,
     others: &BTreeMap<String, Arc<Gateway>>,
     answered: u64,
 ) -> Option<Estimate> {
     let total = chamber.calls();
     let left = total.saturating_sub(answered);
-    // What is left of each is taken to be what is left of all.
+    // Assumes that the same share of calls is left for every role.
     let part =
         |figure: u64| (u128::from(figure) * u128::from(left)).div_ceil(u128::from(total)) as u64;
     let mut sum: Option<Estimate> = None;
@@ -62,33 +61,34 @@ pub(super) fn estimate(
     sum.map(|sum| Estimate { calls: left, ..sum })
 }
 
-/// How many of the calls of a consultation a fork does not make, as it takes their answers over.
+/// Number of planned calls whose answers a fork reuses.
 ///
-/// Questions that were asked again are extra calls. Scores after a failed call are asked for anew once it succeeds.
-pub(super) fn taken_over(inherited: &[Record]) -> u64 {
+/// Repeated requests are extra calls, not planned ones. Scores after a failed call are requested again once the call
+/// succeeds.
+pub(super) fn taken_over(inherited: &[EffectRecord]) -> u64 {
     let keys: HashSet<&str> = inherited.iter().map(|record| record.key.as_str()).collect();
-    let is_planned = |key: &Key| {
-        let asked_again = key
+    let is_planned = |key: &EffectKey| {
+        let is_repeated = key
             .as_str()
             .rsplit_once('-')
             .is_some_and(|(first, number)| number.parse::<u32>().is_ok() && keys.contains(first));
-        !asked_again && !key.segments().any(|part| part.starts_with("after-"))
+        !is_repeated && !key.segments().any(|part| part.starts_with("after-"))
     };
     let answers = inherited.iter().filter(|record| {
-        let answered = matches!(record.outcome, Outcome::Done(_));
+        let answered = matches!(record.outcome, EffectOutcome::Done(_));
         answered && record.request != Fingerprint::NONE && is_planned(&record.key)
     });
     answers.count() as u64
 }
 
-/// How many calls have to be waited for, one after the other.
-pub(super) fn in_a_row(chamber: &Chamber) -> u64 {
+/// Length of the longest chain of sequential calls.
+pub(super) fn in_a_row(chamber: &ConsultContext) -> u64 {
     let debates = chamber.personas.analysts.len() * chamber.moves;
     let waves = debates.div_ceil(chamber.at_once.max(1)) as u64;
     3 + waves * assize_debate::in_a_row(chamber.rounds)
 }
 
-fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
+fn loads(chamber: &ConsultContext) -> Vec<(String, Load)> {
     let gathered = chamber.gathered.likely_tokens().max(2000);
     let mut loads = Vec::new();
     if chamber.makes_up() {
@@ -104,19 +104,19 @@ fn loads(chamber: &Chamber) -> Vec<(String, Load)> {
     );
     let debates = (analysts * chamber.moves) as u64;
     let makers = chamber.personas.decision_makers.len();
-    // Before a critique of round r stand the words of the rounds before it, before an answer one more.
+    // A critique of round r follows two entries per earlier round, an answer one more.
     let base = RULES + PACK + MOVE;
-    let spoken = |round: u32| base + u64::from(2 * (round - 1)) * WORDS;
+    let input = |round: u32| base + u64::from(2 * (round - 1)) * ENTRY;
     let rounds = 1..=chamber.rounds;
     let critic = rounds.clone().map(|round| {
         let logs = if round == 1 { 1 } else { makers as u64 };
-        Load::of(logs * debates, spoken(round), WORDS)
+        Load::of(logs * debates, input(round), ENTRY)
     });
     loads.push(("critic".to_owned(), critic.fold(Load::default(), Load::plus)));
     let blind = if chamber.debate_options.blind_scores { debates } else { 0 };
     let maker = rounds
-        .map(|round| Load::of(debates, spoken(round) + WORDS, WORDS))
-        .chain([Load::of(debates, spoken(chamber.rounds + 1), WORDS), Load::of(blind, base, WORDS)])
+        .map(|round| Load::of(debates, input(round) + ENTRY, ENTRY))
+        .chain([Load::of(debates, input(chamber.rounds + 1), ENTRY), Load::of(blind, base, ENTRY)])
         .fold(Load::default(), Load::plus);
     loads.extend(LogName::first(makers).map(|log| (log.maker(), maker)));
     loads
@@ -127,19 +127,19 @@ mod tests {
     use assize_gateway::Rehearsal;
 
     use super::*;
-    use crate::negotiation::Models;
+    use crate::negotiation::RoleModels;
 
     #[test]
-    fn answers_that_a_fork_takes_over_are_planned_calls() {
-        let record = |key: &str| Record {
-            key: Key::new(key).unwrap(),
+    fn fork_reuses_only_planned_calls() {
+        let record = |key: &str| EffectRecord {
+            key: EffectKey::new(key).unwrap(),
             request: Fingerprint::of(key),
-            outcome: Outcome::Done("{}".to_owned()),
+            outcome: EffectOutcome::Done("{}".to_owned()),
         };
         let planned = ["financial", "m1/i1/round-1/critic", "m1/i2/round-2/critic", "m1/i1/score"];
         let extra = ["m1/i1/score-2", "financial-2", "financial-3", "m1/i2/after-3/score"];
-        let mut records: Vec<Record> = planned.into_iter().chain(extra).map(record).collect();
-        records.push(Record { request: Fingerprint::NONE, ..record("lost-calls/2") });
+        let mut records: Vec<EffectRecord> = planned.into_iter().chain(extra).map(record).collect();
+        records.push(EffectRecord { request: Fingerprint::NONE, ..record("lost-calls/2") });
         assert_eq!(taken_over(&records), planned.len() as u64);
     }
 
@@ -147,16 +147,16 @@ mod tests {
     fn estimate_matches_the_calls_of_a_consultation() {
         let rehearsal = Arc::new(Gateway::to_rehearsal(
             Rehearsal::default(),
-            assize_gateway::Options::default(),
+            assize_gateway::GatewayOptions::default(),
         ));
         for blind_scores in [false, true] {
-            let chamber = Chamber {
+            let chamber = ConsultContext {
                 at_once: 15,
-                debate_options: assize_debate::Options {
+                debate_options: assize_debate::DebateOptions {
                     blind_scores,
-                    ..assize_debate::Options::default()
+                    ..assize_debate::DebateOptions::default()
                 },
-                ..Chamber::new(Models::new(rehearsal.clone()))
+                ..ConsultContext::new(RoleModels::new(rehearsal.clone()))
             };
             let calls: u64 = loads(&chamber).iter().map(|(_, load)| load.calls).sum();
             assert_eq!(calls, chamber.calls());

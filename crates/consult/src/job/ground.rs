@@ -1,40 +1,40 @@
-//! Where debates run, and how many at once.
+//! Placement of debates: in sandboxes, in this process or in the cluster, and how many at a time.
 
 use std::sync::Arc;
 
-use super::Request;
-use crate::negotiation::{Debates, InProcess, InSandboxes, LONGEST, install};
-use assize_config::{Limits, Wanted};
+use super::JobRequest;
+use crate::negotiation::{DebateRunner, InProcessDebates, LONGEST, SandboxedDebates, install};
+use assize_config::{RequestedIsolation, SandboxLimits};
 use assize_gateway::Gateway;
 use assize_run::{Run, StoreError};
-use assize_sandbox::choice::Chosen;
+use assize_sandbox::choice::SelectedBackend;
 use assize_sandbox::memory::meminfo;
-use assize_sandbox::{Layer, Manager, Sandboxes, Spec};
+use assize_sandbox::{SandboxFactory, SandboxLayer, SandboxManager, SandboxSpec};
 use assize_types::{Failure, FailureKind, Reporter};
 
-/// Calls of one debate that are under way at once.
-const AT_ONCE: usize = 3;
+/// Concurrent calls of one debate.
+const CALLS_PER_DEBATE: usize = 3;
 
-/// The most debates of one consultation that run at once, unless the user says.
-const MOST: usize = 15;
+/// Default maximum of concurrent debates per consultation.
+const MAX_DEBATES: usize = 15;
 
 /// Runs debates in the sandboxes of a cluster.
 pub trait RemoteDebates: std::fmt::Debug + Send + Sync {
-    /// The debates of one run, in such sandboxes.
-    fn of_run(&self, run: &Run, spec: Spec) -> Arc<dyn Debates>;
+    /// Debates of one run, in sandboxes of this spec.
+    fn of_run(&self, run: &Run, spec: SandboxSpec) -> Arc<dyn DebateRunner>;
 }
 
-/// Why a debate did not come to its end in the cluster.
+/// Error of a debate in the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteDebateError {
     #[error("{0}")]
     Failed(String),
-    #[error("no worker can hold the debate: {0}")]
+    #[error("no worker can run the debate: {0}")]
     Nowhere(String),
-    #[error("{tries} workers have begun the debate, and none of them has ended it or said why")]
+    #[error("{tries} workers started the debate, and none finished it or reported an error")]
     GivenUp { tries: u64 },
     #[error(
-        "no worker could begin the debate: its job was removed from the queue {tries} times; \
+        "no worker could start the debate: its job was removed from the queue {tries} times; \
          `assize cluster status` lists the dead letters and why"
     )]
     NotBegun { tries: u64 },
@@ -42,94 +42,97 @@ pub enum RemoteDebateError {
     Store(#[from] StoreError),
 }
 
-/// How many debates run at once, unless the user says: no more than the provider answers side by side, and than there
-/// is memory for. In a cluster they run wherever there is memory.
+/// Number of concurrent debates, unless the user sets it: limited by the concurrency of the provider and by memory.
+/// In a cluster, memory is not a limit here, as debates run wherever there is enough.
 pub(super) fn at_once(asked: Option<u32>, is_remote: bool, gateway: &Gateway) -> usize {
     if let Some(asked) = asked {
         return asked as usize;
     }
-    let most = if is_remote { MOST } else { sandboxes().clamp(1, MOST) };
+    let most = if is_remote { MAX_DEBATES } else { sandboxes_that_fit().clamp(1, MAX_DEBATES) };
     if gateway.is_rehearsal() {
         return most;
     }
-    (gateway.concurrency() / AT_ONCE).clamp(1, most)
+    (gateway.concurrency() / CALLS_PER_DEBATE).clamp(1, most)
 }
 
-/// How many sandboxes that debate there is memory for: what they use, and not what they may.
-fn sandboxes() -> usize {
-    /// An emulated machine, which takes more than all others.
-    const ONE: u64 = 96 << 20;
-    let fit = meminfo("MemAvailable").and_then(|free| usize::try_from(free / ONE).ok());
+/// Number of debate sandboxes that fit into memory, by their actual use rather than their limit.
+fn sandboxes_that_fit() -> usize {
+    /// Memory of an emulated microVM, the largest kind of sandbox.
+    const MICROVM_MEMORY: u64 = 96 << 20;
+    let fit = meminfo("MemAvailable").and_then(|free| usize::try_from(free / MICROVM_MEMORY).ok());
     fit.unwrap_or(usize::MAX)
 }
 
 /// Where the debates of a run can run.
 #[derive(Debug)]
-pub enum Ground {
+pub enum DebatePlacement {
     Sandboxes {
-        prepared: Prepared,
+        prepared: DebateSandboxes,
         may_do_without: bool,
     },
-    /// In this process, because no sandbox can be made.
+    /// In this process, because no sandbox can be created.
     Here {
         why: String,
     },
-    /// Wherever in the cluster there is a sandbox for one.
+    /// On any cluster node with a free sandbox.
     Cluster(Arc<dyn RemoteDebates>),
 }
 
-impl<P: Sync> Request<P> {
-    /// Finds where debates can run.
+impl<P: Sync> JobRequest<P> {
+    /// Chooses where debates run.
     pub(crate) async fn ground(
         &self,
-        spec: &Spec,
+        spec: &SandboxSpec,
         allow_in_process: bool,
-    ) -> Result<Ground, Failure> {
-        let Request { providers, sandboxes, remote, .. } = self;
+    ) -> Result<DebatePlacement, Failure> {
+        let JobRequest { providers, sandboxes, remote, .. } = self;
         if let Some(remote) = remote {
-            return Ok(Ground::Cluster(remote.clone()));
+            return Ok(DebatePlacement::Cluster(remote.clone()));
         }
         let reporter = &*providers.reporter;
-        // What is asked for and cannot be had is an error, never something weaker.
-        let named = spec.image.is_some() || *sandboxes.settings.sandbox.isolation != Wanted::Auto;
+        // A requested isolation that is unavailable is an error, never replaced by a weaker one.
+        let named = spec.image.is_some()
+            || *sandboxes.settings.sandbox.isolation != RequestedIsolation::Auto;
         let may_do_without = !named || allow_in_process;
         let chosen = match sandboxes.choose_for_debates(spec).await {
             Ok(chosen) => chosen,
-            Err(failure) if may_do_without => return Ok(Ground::without(&failure, reporter)),
+            Err(failure) if may_do_without => {
+                return Ok(DebatePlacement::without(&failure, reporter));
+            }
             Err(failure) => {
-                return Err(failure.hint("`--allow-in-process` debates without a sandbox"));
+                return Err(failure.hint("use `--allow-in-process` to debate without a sandbox"));
             }
         };
-        match Prepared::make(sandboxes, chosen).await {
-            Ok(prepared) => Ok(Ground::Sandboxes { prepared, may_do_without }),
-            Err(failure) if may_do_without => Ok(Ground::without(&failure, reporter)),
+        match DebateSandboxes::make(sandboxes, chosen).await {
+            Ok(prepared) => Ok(DebatePlacement::Sandboxes { prepared, may_do_without }),
+            Err(failure) if may_do_without => Ok(DebatePlacement::without(&failure, reporter)),
             Err(failure) => Err(failure),
         }
     }
 }
 
-impl Ground {
-    fn without(failure: &Failure, reporter: &dyn Reporter) -> Ground {
+impl DebatePlacement {
+    fn without(failure: &Failure, reporter: &dyn Reporter) -> DebatePlacement {
         let why = format!(
-            "no sandbox can be made here, so debates are held without one: {}",
+            "no sandbox can be made here, so debates run without one: {}",
             failure.message()
         );
         reporter.warn(&why);
-        Ground::Here { why }
+        DebatePlacement::Here { why }
     }
 
-    /// Where the debates of a run run.
-    pub(crate) fn of_run(self, spec: Spec, run: &Run) -> Arc<dyn Debates> {
+    /// Runs the debates of a run at this place.
+    pub(crate) fn of_run(self, spec: SandboxSpec, run: &Run) -> Arc<dyn DebateRunner> {
         match self {
-            Ground::Cluster(remote) => remote.of_run(run, spec),
-            Ground::Here { why } => Arc::new(InProcess { why: Some(why) }),
-            Ground::Sandboxes { prepared, may_do_without } => {
-                let Prepared { manager, layer, why: isolation, weaker } = prepared;
+            DebatePlacement::Cluster(remote) => remote.of_run(run, spec),
+            DebatePlacement::Here { why } => Arc::new(InProcessDebates { why: Some(why) }),
+            DebatePlacement::Sandboxes { prepared, may_do_without } => {
+                let DebateSandboxes { manager, layer, why: isolation, weaker } = prepared;
                 let run = match run.epoch {
                     0 | 1 => run.id.to_string(),
                     epoch => format!("{}-{epoch}", run.id),
                 };
-                Arc::new(InSandboxes {
+                Arc::new(SandboxedDebates {
                     manager,
                     spec,
                     layer,
@@ -143,20 +146,23 @@ impl Ground {
     }
 }
 
-/// All that debates in sandboxes need.
+/// Resources for debates in sandboxes.
 #[derive(Debug)]
-pub struct Prepared {
-    pub manager: Arc<Manager>,
-    pub layer: Layer,
-    /// Which isolation, and why that one.
+pub struct DebateSandboxes {
+    pub manager: Arc<SandboxManager>,
+    pub layer: SandboxLayer,
+    /// The isolation, and why it was chosen.
     pub why: String,
-    /// That it is a weaker boundary than was meant, in a sentence.
+    /// Warning, if the isolation is weaker than intended.
     pub weaker: Option<String>,
 }
 
-impl Prepared {
-    /// Installs the negotiator for a backend.
-    pub async fn make(sandboxes: &Sandboxes, chosen: Chosen) -> Result<Prepared, Failure> {
+impl DebateSandboxes {
+    /// Installs the negotiator for the chosen backend.
+    pub async fn make(
+        sandboxes: &SandboxFactory,
+        chosen: SelectedBackend,
+    ) -> Result<DebateSandboxes, Failure> {
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
         let manager = Arc::new(sandboxes.manager(chosen.backend).await?);
         let folder = sandboxes.environment.cache_folder.join("programs");
@@ -164,15 +170,15 @@ impl Prepared {
             let message = format!("cannot use `{}`: {error}", folder.display());
             Failure::new(FailureKind::Environment, message)
         })?;
-        Ok(Prepared { manager, layer, why, weaker: chosen.weaker })
+        Ok(DebateSandboxes { manager, layer, why, weaker: chosen.weaker })
     }
 }
 
-/// Limits of the sandboxes of debates, by the settings.
-pub(crate) fn limits(sandboxes: &Sandboxes) -> Result<Limits, Failure> {
+/// Limits of debate sandboxes, from the settings.
+pub(crate) fn limits(sandboxes: &SandboxFactory) -> Result<SandboxLimits, Failure> {
     sandboxes.spec(None)?;
     let mut limits = sandboxes.limits_of_debates();
-    // Most of a debate is waiting for a model, which has limits of its own.
+    // A debate mostly waits for models, whose calls have their own time limits.
     if sandboxes.settings.sandbox.timeout_seconds.requested().is_none() {
         limits.wall = LONGEST;
     }

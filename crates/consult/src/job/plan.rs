@@ -1,43 +1,43 @@
-//! Plan of a consultation: a company with what is known of it, a run that is resumed, or a fork.
+//! Plan of a consultation: a new one, a resumed run, or a fork.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_config::{Environment, Settings};
 use assize_gateway::{Gateway, Providers};
-use assize_run::{NewRun, Origin, Run, RunId, RunKind, Store};
-use assize_sandbox::{RunSettings, Sandboxes, Spec};
+use assize_run::{NewRun, Run, RunId, RunKind, RunOrigin, Store};
+use assize_sandbox::{RunSettings, SandboxFactory, SandboxSpec};
 use assize_types::text::{checked, harmless};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{ConsultAsk, SourceName};
+use super::{ConsultRequest, DataSource};
 use crate::fork::{ForkRequest, check_told};
-use crate::sources::Gathered;
+use crate::sources::GatheredData;
 use crate::sources::edgar::{Edgar, EdgarError, day_of};
-use crate::{Company, Personas, Turning};
+use crate::{ConsultCompany, ConsultFork, ConsultPersonas};
 
-/// The longest file of personas, in MiB.
-const LONGEST: u64 = 1;
+/// Maximum size of a personas file, in MiB.
+const MAX_PERSONAS: u64 = 1;
 
-/// The names of what is kept beside a run.
+/// Artifact names.
 const GATHERED: &str = "gathered.json";
 const PERSONAS: &str = "personas.toml";
 
-/// What a run needs to be run again; what is large is kept beside it.
+/// Input stored with a run, to resume or fork it. Large parts are stored as artifacts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsultInput {
-    pub company: Company,
-    /// Whether more was to be made up, besides what is known.
+    pub company: ConsultCompany,
+    /// Whether synthetic data was requested in addition to the sources.
     pub synthetic: bool,
     pub rounds: u32,
     pub moves: u32,
     #[serde(default)]
     pub blind_scores: bool,
     pub region: Option<String>,
-    /// How many debates are held at once, where somebody said.
+    /// Maximum number of concurrent debates, if set by the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_moves: Option<u32>,
     pub context_window: Option<u64>,
@@ -46,72 +46,74 @@ pub struct ConsultInput {
     /// Other models of the same provider, by role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, String>,
-    /// How it differs from the runs that it was forked from, the earliest first.
+    /// Changes against the runs it was forked from, the earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub turnings: Vec<Turning>,
-    /// Who answered what was taken over, if it was someone else.
+    pub turnings: Vec<ConsultFork>,
+    /// Models that gave the reused answers, if they differ from the current ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_before_by: Option<String>,
 }
 
 impl ConsultInput {
-    /// The sandboxes that its debates run in.
-    pub(super) fn spec(&self) -> Spec {
-        Spec { region: self.region.clone(), ..self.settings.spec() }
+    /// Spec of the sandboxes for its debates.
+    pub(super) fn spec(&self) -> SandboxSpec {
+        SandboxSpec { region: self.region.clone(), ..self.settings.spec() }
     }
 }
 
-/// A consultation that is about to begin, or to go on.
+/// A consultation about to start or resume.
 #[derive(Debug)]
 pub struct ConsultPlan {
-    pub(super) gathered: Arc<Gathered>,
-    pub(super) personas: Personas,
-    company: Company,
-    /// What is asked for now; of a stored run only other models for some roles.
-    ask: ConsultAsk,
+    pub(super) gathered: Arc<GatheredData>,
+    pub(super) personas: ConsultPersonas,
+    company: ConsultCompany,
+    /// Current request; for a stored run it only has other models for some roles.
+    ask: ConsultRequest,
     before: Option<ConsultInput>,
-    /// How a fork differs from the run that it starts from.
-    turning: Option<Turning>,
-    /// How many debates run at once, if the user says.
+    /// How a fork differs from its parent run.
+    turning: Option<ConsultFork>,
+    /// Maximum number of concurrent debates, if set by the user.
     pub parallel_moves: Option<u32>,
     /// Whether debates may run without a sandbox.
     pub allow_in_process: bool,
 }
 
-/// The company that is asked about: by its ticker, or a private one by its name.
-fn company(ask: &ConsultAsk) -> Result<Company, Failure> {
+/// The requested company: listed, by its ticker, or private, by its name.
+fn company(ask: &ConsultRequest) -> Result<ConsultCompany, Failure> {
     let usage = |message: &str| Failure::new(FailureKind::Usage, message);
     match (&ask.ticker, &ask.name) {
-        (Some(ticker), None) => Ok(Company::listed(ticker.parse()?)),
-        (None, Some(_)) if ask.sources.contains(&SourceName::Edgar) => Err(usage(
+        (Some(ticker), None) => Ok(ConsultCompany::listed(ticker.parse()?)),
+        (None, Some(_)) if ask.sources.contains(&DataSource::Edgar) => Err(usage(
             "a private company files nothing with the SEC, so the source `edgar` has nothing on it",
         )
         .hint("give a ticker, or use your own files: `--data FOLDER`")),
-        (None, Some(name)) => Ok(Company::private(name.parse()?)),
-        (Some(_), Some(_)) => Err(usage("a ticker and a name are given").hint("give one of them")),
-        (None, None) => Err(usage("no company is named")
+        (None, Some(name)) => Ok(ConsultCompany::private(name.parse()?)),
+        (Some(_), Some(_)) => Err(usage("both a ticker and a name given").hint("give one of them")),
+        (None, None) => Err(usage("no company given")
             .hint("give a ticker, or the name of a private company with `--name`")),
     }
 }
 
 impl ConsultPlan {
-    /// A new consultation. Nobody is asked but the sources.
+    /// Plans a new consultation. Queries the sources, but no model.
     pub async fn fresh(
-        mut ask: ConsultAsk,
+        mut ask: ConsultRequest,
         settings: &Settings,
         environment: &Environment,
     ) -> Result<ConsultPlan, Failure> {
         let company = company(&ask)?;
         let personas = match &ask.personas {
-            Some(file) => Personas::read(&checked("the file of personas", LONGEST, file)?)?,
-            None => Personas::default(),
+            Some(file) => {
+                ConsultPersonas::read(&checked("the personas file", MAX_PERSONAS, file)?)?
+            }
+            None => ConsultPersonas::default(),
         };
-        let wants = |name: SourceName| ask.sources.contains(&name);
-        if wants(SourceName::Files) && ask.files.is_none() {
+        let wants = |name: DataSource| ask.sources.contains(&name);
+        if wants(DataSource::Files) && ask.files.is_none() {
             return Err(Failure::new(FailureKind::Usage, "the source `files` needs files"));
         }
         let edgar = edgar(settings, environment);
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredData::default();
         let known = match &company.ticker {
             Some(ticker) => edgar.resolve(ticker).await.map(Some),
             None => Ok(None),
@@ -119,19 +121,18 @@ impl ConsultPlan {
         let known = match known {
             Ok(known) => known,
             Err(error @ EdgarError::Unknown { .. }) => return Err(error.into()),
-            Err(error) if wants(SourceName::Edgar) => return Err(error.into()),
-            // Nobody was to be asked, so it does without.
+            Err(error) if wants(DataSource::Edgar) => return Err(error.into()),
+            // Without a contact the SEC must not be queried, so the company stays unverified.
             Err(EdgarError::NoContact { .. }) => None,
             Err(error) => {
-                gathered.notes.push(format!("nobody could be asked which company it is: {error}"));
+                gathered.notes.push(format!("company name not verified: {error}"));
                 None
             }
         };
-        if let Some(company) = known.as_ref().filter(|_| wants(SourceName::Edgar)) {
+        if let Some(company) = known.as_ref().filter(|_| wants(DataSource::Edgar)) {
             gathered = gathered.and(edgar.gather(company).await?);
-            if ask.files.is_none() && !wants(SourceName::Synthetic) {
-                let note =
-                    "of news only the titles of filings are known; `--data` adds what you have";
+            if ask.files.is_none() && !wants(DataSource::Synthetic) {
+                let note = "news is limited to the titles of filings; `--data` adds your own files";
                 gathered.notes.push(note.to_owned());
             }
         }
@@ -139,7 +140,7 @@ impl ConsultPlan {
             gathered = gathered.and(files);
         }
         let name = company.name.or(known.map(|company| company.name));
-        let company = Company { ticker: company.ticker, name };
+        let company = ConsultCompany { ticker: company.ticker, name };
         Ok(ConsultPlan {
             gathered: Arc::new(gathered),
             personas,
@@ -152,7 +153,7 @@ impl ConsultPlan {
         })
     }
 
-    /// The plan of a fork.
+    /// Plans a fork.
     pub async fn forked(
         run: &Run,
         from: &ForkRequest,
@@ -164,15 +165,16 @@ impl ConsultPlan {
         Ok(plan)
     }
 
-    /// The plan of a stored run.
+    /// Plans the continuation of a stored run.
     pub async fn restored(
         run: &Run,
         models: BTreeMap<String, String>,
         store: &dyn Store,
     ) -> Result<ConsultPlan, Failure> {
         let lost = |what: &str| {
-            let message = format!("{what} of `{}` cannot be read", run.id);
-            Failure::new(FailureKind::Environment, message).hint("start it again: `assize consult`")
+            let message = format!("cannot read {what} of `{}`", run.id);
+            Failure::new(FailureKind::Environment, message)
+                .hint("start a new run: `assize consult`")
         };
         let before: ConsultInput =
             serde_json::from_value(run.input.clone()).map_err(|_| lost("the settings"))?;
@@ -185,19 +187,17 @@ impl ConsultPlan {
                 }
                 PERSONAS => {
                     let bytes = store.artifact(artifact.id).await?;
-                    personas = Personas::read(&String::from_utf8_lossy(&bytes)).ok();
+                    personas = ConsultPersonas::read(&String::from_utf8_lossy(&bytes)).ok();
                 }
                 _ => {}
             }
         }
         let personas = personas.ok_or_else(|| lost("the personas"))?;
         Ok(ConsultPlan {
-            gathered: Arc::new(gathered.ok_or_else(|| {
-                Failure::new(FailureKind::Environment, "what was gathered cannot be read")
-            })?),
+            gathered: Arc::new(gathered.ok_or_else(|| lost("the gathered data"))?),
             personas,
             company: before.company.clone(),
-            ask: ConsultAsk { models, ..ConsultAsk::default() },
+            ask: ConsultRequest { models, ..ConsultRequest::default() },
             before: Some(before),
             turning: None,
             parallel_moves: None,
@@ -205,10 +205,10 @@ impl ConsultPlan {
         })
     }
 
-    /// How a fork differs from the run that it starts from, also when it is resumed.
-    pub(super) fn turning(&self, origin: &Origin) -> Option<&Turning> {
+    /// How a fork differs from its parent run, also if the fork is resumed.
+    pub(super) fn turning(&self, origin: &RunOrigin) -> Option<&ConsultFork> {
         let of_resumed = || {
-            // The last one is its own, unless it only tries again what had failed.
+            // The last change belongs to this run, unless this fork only retries failed calls.
             let run = origin.resumed()?;
             let last = self.before.as_ref()?.turnings.last()?;
             (run.parent.as_ref().map(RunId::as_str) == Some(last.from.as_str())).then_some(last)
@@ -216,12 +216,12 @@ impl ConsultPlan {
         self.turning.as_ref().or_else(of_resumed)
     }
 
-    /// What the run is to be run with: as before, where there was a before.
+    /// Input of the run: that of the earlier run, if there is one.
     pub(super) fn input(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         providers: &Providers,
-        sandboxes: &Sandboxes,
+        sandboxes: &SandboxFactory,
         gateway: &Gateway,
     ) -> Result<ConsultInput, Failure> {
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
@@ -236,7 +236,7 @@ impl ConsultPlan {
         let sandbox = (super::ground::limits(sandboxes)?, self.ask.image.clone());
         Ok(ConsultInput {
             company: self.company.clone(),
-            synthetic: self.ask.sources.contains(&SourceName::Synthetic),
+            synthetic: self.ask.sources.contains(&DataSource::Synthetic),
             rounds: self.ask.rounds,
             moves: self.ask.moves,
             blind_scores: self.ask.blind_scores,
@@ -250,10 +250,10 @@ impl ConsultPlan {
         })
     }
 
-    /// What a fork is run with: as before, but for what differs.
+    /// Input of a fork: that of the parent run with the changes.
     fn changed(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         parent: &Run,
         before: &ConsultInput,
         providers: &Providers,
@@ -261,15 +261,17 @@ impl ConsultPlan {
     ) -> Result<ConsultInput, Failure> {
         let (provider, model) = gateway.name();
         let models = self.roles(origin)?;
-        let who = format!("{} {}", before.settings.provider, before.settings.model);
-        // A cassette answers in whoever's name it was recorded.
+        let models_before = format!("{} {}", before.settings.provider, before.settings.model);
+        // A cassette replays answers of any model.
         let same = providers.tape.replays()
             || (before.settings.model() == (provider, model) && before.models == models);
         if !same && self.turning.is_none() {
-            let message =
-                format!("`{}` was answered by {who}, and others would answer now", parent.id);
+            let message = format!(
+                "`{}` was answered by {models_before}, but other models are configured now",
+                parent.id
+            );
             let hint = format!(
-                "say from where on, such as `--at m3/round-4`, or `--at round-1` for all debates: \
+                "choose the fork point, such as `--at m3/round-4`, or `--at round-1` for all debates: \
                  `assize runs fork {} --at round-1`",
                 parent.id
             );
@@ -283,13 +285,15 @@ impl ConsultPlan {
             settings: RunSettings { provider, model, ..before.settings.clone() },
             models,
             turnings,
-            answered_before_by: (!same).then_some(who).or(before.answered_before_by.clone()),
+            answered_before_by: (!same)
+                .then_some(models_before)
+                .or(before.answered_before_by.clone()),
             ..before.clone()
         })
     }
 
-    /// The models that answer for one role each: those of before, where there was a before.
-    pub(super) fn roles(&self, origin: &Origin) -> Result<BTreeMap<String, String>, Failure> {
+    /// Models of single roles: those of the earlier run, if there is one.
+    pub(super) fn roles(&self, origin: &RunOrigin) -> Result<BTreeMap<String, String>, Failure> {
         let asked = self.ask.models.clone();
         let known = |role: &str| {
             let among = |prefix: &str, count: usize| {
@@ -301,7 +305,7 @@ impl ConsultPlan {
                 || among("analyst_", self.personas.analysts.len())
         };
         if let Some(role) = asked.keys().find(|role| !known(role)) {
-            let message = format!("nobody in this consultation is `{role}`");
+            let message = format!("unknown role `{role}` in this consultation");
             return Err(Failure::new(FailureKind::Usage, message));
         }
         match &self.before {
@@ -311,7 +315,7 @@ impl ConsultPlan {
                 Ok(models)
             }
             Some(before) if !asked.is_empty() && before.models != asked => {
-                let message = "which model answers for whom cannot change in a run that goes on";
+                let message = "a resumed run cannot change its models";
                 Err(Failure::new(FailureKind::Usage, message))
             }
             Some(before) => Ok(before.models.clone()),
@@ -334,13 +338,13 @@ impl ConsultPlan {
     }
 }
 
-/// How a fork differs from what it starts from.
+/// The change that a fork request describes.
 async fn turning(
     from: &ForkRequest,
     run: &Run,
     plan: &ConsultPlan,
     store: &dyn Store,
-) -> Result<Option<Turning>, Failure> {
+) -> Result<Option<ConsultFork>, Failure> {
     let Some(at) = &from.at else { return Ok(None) };
     let records = store.records(&run.id).await?;
     let debated = |id: &str| records.iter().any(|record| record.key.segments().next() == Some(id));
@@ -355,20 +359,20 @@ async fn turning(
     }
     check_told(&from.told, &plan.personas.of_debate())?;
     let personas = from.told.clone();
-    Ok(Some(Turning { from: run.id.to_string(), at: at.clone(), personas }))
+    Ok(Some(ConsultFork { from: run.id.to_string(), at: at.clone(), personas }))
 }
 
-/// Seconds since 1970.
+/// Seconds since 1970-01-01.
 pub(super) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// How the SEC is asked, by the settings.
-fn edgar(config: &Settings, around: &Environment) -> Edgar {
+/// EDGAR client, from the settings.
+fn edgar(config: &Settings, environment: &Environment) -> Edgar {
     let folder = match &*config.edgar.folder {
-        Some(path) => around.typed(path.as_ref()),
-        None => around.cache_folder.join("edgar"),
+        Some(path) => environment.typed(path.as_ref()),
+        None => environment.cache_folder.join("edgar"),
     };
     Edgar {
         base_url: (*config.edgar.base_url).clone(),

@@ -1,47 +1,47 @@
-//! Counts the moves of a run that failed calls have affected, and stops the run when they are too many.
+//! Counts the moves of a run affected by failed calls, and stops the run if there are too many.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// More than half of a run's moves are affected by calls that failed for good.
+/// Error: calls that failed for good affect more than half of a run's moves.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "failed calls affect {affected} of {total} moves, more than half, so there is no report: {error}"
 )]
-pub struct MostMovesAffected {
+pub struct TooManyMovesAffected {
     pub affected: usize,
     pub total: usize,
-    /// What the last failed call said.
+    /// Error of the last failed call.
     pub error: String,
 }
 
-impl MostMovesAffected {
-    /// An error if more than half of `total` moves are affected.
-    pub fn check(affected: usize, total: usize, error: &str) -> Result<(), MostMovesAffected> {
+impl TooManyMovesAffected {
+    /// Returns an error if more than half of `total` moves are affected.
+    pub fn check(affected: usize, total: usize, error: &str) -> Result<(), TooManyMovesAffected> {
         match 2 * affected > total {
-            true => Err(MostMovesAffected { affected, total, error: error.to_owned() }),
+            true => Err(TooManyMovesAffected { affected, total, error: error.to_owned() }),
             false => Ok(()),
         }
     }
 }
 
-/// The moves of one run that failed calls have affected so far in this life of it.
+/// Moves affected by failed calls in this attempt at the run.
 ///
-/// Failures are not journalled, so the count starts at zero when the run is resumed.
+/// Failures are not journaled, so the count starts at zero when the run is resumed.
 #[derive(Debug, Default)]
 pub(crate) struct AffectedMoves(Mutex<BTreeSet<String>>);
 
 impl AffectedMoves {
-    /// Counts a move; `lost` moves of the `total` were never proposed, because calls failed before.
+    /// Marks a move as affected. `lost` of the `total` moves were never proposed, because earlier calls failed.
     pub(crate) fn mark(
         &self,
         move_id: &str,
         (lost, total): (usize, usize),
         error: &str,
-    ) -> Result<(), MostMovesAffected> {
+    ) -> Result<(), TooManyMovesAffected> {
         let mut moves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         moves.insert(move_id.to_owned());
-        MostMovesAffected::check(moves.len() + lost, total, error)
+        TooManyMovesAffected::check(moves.len() + lost, total, error)
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_moves_is_not_too_many_and_one_more_is() {
+    fn more_than_half_of_the_moves_affected_is_an_error() {
         let affected = AffectedMoves::default();
         assert_eq!(affected.mark("m1", (0, 4), "x"), Ok(()));
         assert_eq!(affected.mark("m1", (0, 4), "x"), Ok(()));

@@ -1,10 +1,10 @@
-//! Debates of one move, held where model output cannot do harm.
+//! Runs debates of one move, isolated from the host where possible.
 //!
-//! A debate runs in a sandbox ([`InSandboxes`]) or, where none can be made, in this process ([`InProcess`]). Either
-//! way every model call goes through a [`ModelProxy`] to a [`ModelSource`]: `JournaledSource` in the process that
-//! holds the run, which calls the models and journals their answers, or a source that forwards to that process.
-//! `negotiate` is the step that both a consultation and a single debate run; what a failed call means is decided
-//! there and in `assize_debate` (`docs/failures.md` lists the rules). Ranking and reports are left to the callers.
+//! A debate runs in a sandbox ([`SandboxedDebates`]) or, if none can be created, in this process ([`InProcessDebates`]). Either way
+//! every model call goes through a [`ModelProxy`] to a [`ModelSource`]: `JournaledSource` in the process that holds the
+//! run's lease, which calls the models and journals their answers, or a source that forwards to that process.
+//! `negotiate` is the step shared by consultations and single debates. The effect of a failed call is decided there and
+//! in `assize_debate` (rules in `docs/explanation/durability.md`). Ranking and reports are left to the callers.
 
 mod affected;
 mod journaled;
@@ -15,65 +15,65 @@ mod sandboxes;
 
 use std::sync::Arc;
 
-use assize_debate::{Job, Verdict};
+use assize_debate::{DebateSpec, DebateVerdict};
 use assize_graph::NodeError;
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-pub use affected::MostMovesAffected;
-pub use models::Models;
+pub use affected::TooManyMovesAffected;
+pub use models::RoleModels;
 pub use proxy::{ModelProxy, ModelSource};
-pub use sandboxes::{DebateError, InSandboxes, install};
+pub use sandboxes::{DebateError, SandboxedDebates, install};
 
 pub(crate) use affected::AffectedMoves;
 pub(crate) use journaled::AffectedLimit;
-pub(crate) use negotiate::{Negotiated, negotiate};
+pub(crate) use negotiate::{DebateResult, negotiate};
 pub(crate) use sandboxes::LONGEST;
 
-/// A debate that came to a verdict.
+/// Verdict of a debate, and how it was isolated.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DebateOutcome {
-    pub verdict: Verdict,
+    pub verdict: DebateVerdict,
     /// Why it ran without a sandbox, if it did.
     pub not_isolated: Option<String>,
-    /// That it ran behind a weaker boundary than a microVM although none was asked for, in a sentence.
+    /// Warning, if no microVM was available and the debate ran with weaker isolation than that.
     #[serde(default)]
     pub weaker: Option<String>,
-    /// Why sandboxes were replaced, once for each replacement.
+    /// Why each replaced sandbox failed.
     pub remade: Vec<String>,
 }
 
-/// Where debates run.
+/// Runs debates at one kind of place.
 #[async_trait]
-pub trait Debates: Send + Sync {
+pub trait DebateRunner: Send + Sync {
     /// Runs one debate; `proxy` answers its model calls.
     async fn hold(
         &self,
-        job: &Job,
+        job: &DebateSpec,
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError>;
 
-    /// Behind which boundary debates run, as far as that is known, and why that one.
+    /// Isolation of the debates, as far as known, and why it was chosen.
     fn isolation(&self) -> String;
 
-    /// Ends all sandboxes that were made for them.
+    /// Removes all sandboxes created for the debates.
     async fn close(&self) {}
 }
 
 /// Runs debates in this process.
 #[derive(Debug, Clone, Default)]
-pub struct InProcess {
-    /// Why there is no sandbox, where the report must say so.
+pub struct InProcessDebates {
+    /// Why there is no sandbox, if the report must mention it.
     pub why: Option<String>,
 }
 
 #[async_trait]
-impl Debates for InProcess {
+impl DebateRunner for InProcessDebates {
     async fn hold(
         &self,
-        job: &Job,
+        job: &DebateSpec,
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {

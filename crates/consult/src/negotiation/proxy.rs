@@ -1,15 +1,14 @@
 //! Answers the model calls of one debate, each by its key within the debate.
 //!
-//! An answer is remembered for as long as the proxy lives, and so is a failure: a debate that starts again because
-//! its sandbox died makes all its calls once more, and gets the same answers. Where answers come from is left to the
-//! [`ModelSource`].
+//! The proxy caches every answer and every failure: a debate restarted because its sandbox failed repeats all its
+//! calls and gets the same answers. The [`ModelSource`] provides the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use assize_debate::{Bounds, Job};
-use assize_llm::{Call, ErrorKind, Model, ModelError, Request, Response};
+use assize_debate::{AllowedCalls, DebateSpec};
+use assize_llm::{CallOptions, ErrorKind, Model, ModelError, ModelRequest, ModelResponse};
 use assize_types::Fingerprint;
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -17,61 +16,67 @@ use futures_util::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Where the answers of one debate come from.
+/// Source of the answers for one debate.
 #[async_trait]
 pub trait ModelSource: Send + Sync {
     /// Answers one call, by its key within the debate.
-    async fn ask(&self, key: &str, request: &Request) -> Result<Response, ModelError>;
+    async fn ask(&self, key: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError>;
 }
 
 /// Answers the model calls of one debate.
 pub struct ModelProxy {
     source: Arc<dyn ModelSource>,
-    /// The calls this debate may make.
-    bounds: Bounds,
-    /// By key, with the fingerprint of the request.
+    /// Calls this debate may make.
+    bounds: AllowedCalls,
+    /// Answers by key, with the fingerprint of the request.
     answers: Mutex<HashMap<String, (Fingerprint, PendingAnswer)>>,
-    waiting: Mutex<Waiting>,
+    activity: Mutex<Activity>,
 }
 
-/// Calls under way, and since when there is none.
+/// Number of calls in progress, and the time since which there is none.
 #[derive(Debug)]
-struct Waiting {
+struct Activity {
     calls: usize,
     since: Instant,
 }
 
-/// An answer that may still be on its way. The caller may be gone by then; the call is not repeated.
-type PendingAnswer = Shared<BoxFuture<'static, Result<Response, (ErrorKind, String)>>>;
+/// An answer that may still be in progress. If the caller is gone by then, the call is not repeated.
+type PendingAnswer = Shared<BoxFuture<'static, Result<ModelResponse, (ErrorKind, String)>>>;
 
-/// Counts a call as under way.
-struct CallUnderWay<'a>(&'a ModelProxy);
+/// Guard that counts a call as in progress.
+struct ActiveCall<'a>(&'a ModelProxy);
 
-impl CallUnderWay<'_> {
-    fn begin(proxy: &ModelProxy) -> CallUnderWay<'_> {
-        proxy.waiting().calls += 1;
-        CallUnderWay(proxy)
+impl ActiveCall<'_> {
+    fn begin(proxy: &ModelProxy) -> ActiveCall<'_> {
+        proxy.activity().calls += 1;
+        ActiveCall(proxy)
     }
 }
 
-impl Drop for CallUnderWay<'_> {
+impl Drop for ActiveCall<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.0.waiting();
-        waiting.calls -= 1;
-        waiting.since = Instant::now();
+        let mut activity = self.0.activity();
+        activity.calls -= 1;
+        activity.since = Instant::now();
     }
 }
 
-/// Replays the answers of a proxy, and makes no call.
+/// Model that replays the cached answers of a proxy and makes no call.
 pub(crate) struct ReplayedAnswers(pub(crate) Arc<ModelProxy>);
 
 #[async_trait]
 impl Model for ReplayedAnswers {
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let key = call.key.unwrap_or_default();
         match self.0.answered(key, request) {
             Some(answer) => answer.await.map_err(|(kind, message)| ModelError::new(kind, message)),
-            None => Err(ModelError::new(ErrorKind::Internal, format!("nobody was asked `{key}`"))),
+            None => {
+                Err(ModelError::new(ErrorKind::Internal, format!("no recorded answer for `{key}`")))
+            }
         }
     }
 }
@@ -83,18 +88,22 @@ impl std::fmt::Debug for ModelProxy {
 }
 
 impl ModelProxy {
-    pub fn new(source: Arc<dyn ModelSource>, job: &Job) -> ModelProxy {
-        let waiting = Mutex::new(Waiting { calls: 0, since: Instant::now() });
-        ModelProxy { source, bounds: Bounds::of(job), answers: Mutex::default(), waiting }
+    pub fn new(source: Arc<dyn ModelSource>, job: &DebateSpec) -> ModelProxy {
+        let activity = Mutex::new(Activity { calls: 0, since: Instant::now() });
+        ModelProxy { source, bounds: AllowedCalls::of(job), answers: Mutex::default(), activity }
     }
 
     /// Answers one call of the debate, by its key within it.
     ///
     /// # Errors
-    /// When there is no answer. The debate decides whether it can go on without one; where it cannot, the run is
-    /// over, and the source knows why.
-    pub async fn answer(&self, key: &str, request: &Request) -> Result<Response, ModelError> {
-        let _under_way = CallUnderWay::begin(self);
+    /// If there is no answer. The debate decides whether it can continue without one; if not, the run ends, and the
+    /// source has the error.
+    pub async fn answer(
+        &self,
+        key: &str,
+        request: &ModelRequest,
+    ) -> Result<ModelResponse, ModelError> {
+        let _active = ActiveCall::begin(self);
         if let Some(complaint) = self.bounds.complaint(key, request) {
             return Err(ModelError::new(ErrorKind::Internal, complaint));
         }
@@ -103,13 +112,14 @@ impl ModelProxy {
             let begin = || {
                 let asked = request.fingerprint();
                 let (source, key, request) = (self.source.clone(), key.to_owned(), request.clone());
-                // In a task of its own: the caller may be gone while others wait for the same answer. It is aborted when
-                // the last of them is gone.
+                // A separate task, as the caller may go away while others wait for the same answer. It is aborted
+                // when the last of them is gone.
                 let task = AbortOnDropHandle::new(tokio::spawn(async move {
                     let answer = source.ask(&key, &request).await;
                     answer.map_err(|error| (error.kind(), error.message().to_owned()))
                 }));
-                let lost = |error| (ErrorKind::Internal, format!("the call was lost: {error}"));
+                let lost =
+                    |error| (ErrorKind::Internal, format!("the task of the call failed: {error}"));
                 (asked, task.map(move |answer| answer.map_err(lost)?).boxed().shared())
             };
             answers.entry(key.to_owned()).or_insert_with(begin).1.clone()
@@ -117,34 +127,38 @@ impl ModelProxy {
         answer.await.map_err(|(kind, message)| ModelError::new(kind, message))
     }
 
-    /// Notes that a debate starts, or starts again; returns the number of answers so far.
+    /// Resets the idle timer when a debate starts or restarts. Returns the number of answers so far.
     pub fn begin(&self) -> usize {
-        self.waiting().since = Instant::now();
+        self.activity().since = Instant::now();
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How long no call has been under way: a debate that makes progress makes calls.
+    /// How long no call has been in progress. A debate that makes progress makes calls.
     pub(crate) fn silence(&self) -> Duration {
-        let waiting = self.waiting();
-        if waiting.calls > 0 { Duration::ZERO } else { waiting.since.elapsed() }
+        let activity = self.activity();
+        if activity.calls > 0 { Duration::ZERO } else { activity.since.elapsed() }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to the very same call, if it was made before.
-    fn answered(&self, key: &str, request: &Request) -> Option<PendingAnswer> {
+    /// The answer to an identical earlier call, if any.
+    fn answered(&self, key: &str, request: &ModelRequest) -> Option<PendingAnswer> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (asked, answer) = answers.get(key)?;
         (*asked == request.fingerprint()).then(|| answer.clone())
     }
 }
 
-/// A debate in this process calls the proxy directly.
+/// For debates in this process, which call the proxy directly.
 #[async_trait]
 impl Model for ModelProxy {
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         self.answer(call.key.unwrap_or_default(), request).await
     }
 }

@@ -1,4 +1,4 @@
-//! Debates in sandboxes: each in one of its own, with no way out but to the proxy.
+//! Debates in sandboxes: one sandbox per debate, connected only to the proxy.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -6,41 +6,42 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_debate::{Job, Verdict};
+use assize_debate::{DebateSpec, DebateVerdict};
 use assize_graph::{NodeError, RunError};
-use assize_llm::Request;
+use assize_llm::ModelRequest;
 use assize_sandbox::{
-    Answers, Command, Finished, KILL_AFTER, Key, Layer, Manager, Sandbox, SandboxError, Spec, Work,
+    FinishedProgram, HostCallHandler, HostCallLimits, KILL_AFTER, ProgramCommand, Sandbox,
+    SandboxError, SandboxKey, SandboxLayer, SandboxManager, SandboxSpec,
 };
 use assize_types::{Cancel, Fingerprint};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::negotiation::proxy::{ModelProxy, ReplayedAnswers};
-use crate::negotiation::{DebateOutcome, Debates, InProcess};
+use crate::negotiation::{DebateOutcome, DebateRunner, InProcessDebates};
 
-/// The program that debates, as it is put into sandboxes.
+/// The negotiator, the program that runs the debate inside a sandbox.
 static NEGOTIATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/assize-negotiator"));
 
 const NAME: &str = "negotiator";
 
-/// How often a sandbox that breaks is made anew.
+/// Attempts to run a debate in a new sandbox without progress in between.
 const TRIES: u32 = 3;
 
-/// The longest that one debate may take: models are slow, and wait for each other.
+/// Time limit of one debate. It is long, as models are slow and calls wait for each other.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a debate may do nothing but think by itself, which takes no time to speak of.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long a debate may run without a model call; its own computation takes next to no time.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The largest request, in bytes.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a request, in bytes.
+const MAX_REQUEST: usize = 1 << 20;
 
-/// Puts the program that debates into a folder, from which sandboxes see it.
-pub fn install(folder: &Path) -> std::io::Result<Layer> {
+/// Installs the negotiator into a folder that sandboxes mount.
+pub fn install(folder: &Path) -> std::io::Result<SandboxLayer> {
     let place = folder.join(format!("{NAME}-{}", &Fingerprint::of(NEGOTIATOR).to_string()[..16]));
     let program = place.join(NAME);
-    // What others have put there is not what we run.
+    // Runs only our own binary, even if the folder contains another.
     let is_ours = || std::fs::read(&program).is_ok_and(|bytes| bytes == NEGOTIATOR);
     if !is_ours() {
         std::fs::create_dir_all(folder)?;
@@ -55,47 +56,47 @@ pub fn install(folder: &Path) -> std::io::Result<Layer> {
         let unfinished = unfinished.keep();
         if let Err(error) = std::fs::rename(&unfinished, &place) {
             let _ = std::fs::remove_dir_all(&unfinished);
-            // Another process was faster with the same.
+            // Another process may have installed the same binary meanwhile.
             if !is_ours() {
                 return Err(error);
             }
         }
     }
-    Layer::of(&place)
+    SandboxLayer::of(&place)
 }
 
-/// Debates in sandboxes.
+/// Runs debates in sandboxes.
 #[derive(Debug)]
-pub struct InSandboxes {
-    pub manager: Arc<Manager>,
-    /// Their limits, their image and where they should be; with the layer that has the program.
-    pub spec: Spec,
-    pub layer: Layer,
-    /// The run that they belong to. Two lives of one may overlap for a moment, and share no sandbox.
+pub struct SandboxedDebates {
+    pub manager: Arc<SandboxManager>,
+    /// Limits, image and region; the negotiator's layer is added.
+    pub spec: SandboxSpec,
+    pub layer: SandboxLayer,
+    /// Name of the run. Two attempts at one run may overlap for a moment and must not share sandboxes.
     pub run: String,
-    /// Whether a debate may be held in this process where no sandbox can be made.
+    /// Whether a debate may run in this process if no sandbox can be created.
     pub may_do_without: bool,
-    /// That these sandboxes are a weaker boundary than was meant.
+    /// Warning, if the isolation is weaker than intended.
     pub weaker: Option<String>,
-    /// Which isolation it is, and why that one.
+    /// The isolation, and why it was chosen.
     pub isolation: String,
 }
 
-/// A debate that went wrong where it was held.
+/// Error of a debate in a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum DebateError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error("the debate in the sandbox failed: {0}")]
     Failed(String),
-    #[error("the program that debates was ended in the sandbox: {0}")]
+    #[error("the negotiator was killed in the sandbox: {0}")]
     Died(String),
-    #[error("what the debate came to cannot be read: {0}")]
+    #[error("invalid verdict from the sandbox: {0}")]
     Unreadable(String),
 }
 
 impl DebateError {
-    /// Whether another sandbox may well do.
+    /// Whether another sandbox may succeed.
     pub fn is_infrastructure(&self) -> bool {
         match self {
             DebateError::Sandbox(error) => error.is_infrastructure(),
@@ -105,8 +106,8 @@ impl DebateError {
     }
 }
 
-impl InSandboxes {
-    async fn make(&self, job: &Job) -> Result<(Key, Sandbox), SandboxError> {
+impl SandboxedDebates {
+    async fn make(&self, job: &DebateSpec) -> Result<(SandboxKey, Sandbox), SandboxError> {
         let move_id = &job.move_document.move_id;
         let ticker = job.company.ticker.as_deref();
         let name = match ticker {
@@ -115,79 +116,79 @@ impl InSandboxes {
             }
             None => format!("negotiate-{move_id}"),
         };
-        let key = Key { run: Some(self.run.clone()), name };
+        let key = SandboxKey { run: Some(self.run.clone()), name };
         let labels = [("move", move_id.as_str()), ("layer", "sandbox"), ("project", "assize")];
         let labels: BTreeMap<String, String> = (labels.into_iter())
             .chain(ticker.map(|ticker| ("ticker", ticker)))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        let mut spec = Spec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
+        let mut spec = SandboxSpec { labels, time_to_live: Some(LONGEST), ..self.spec.clone() };
         spec.layers.push(self.layer.clone());
         let sandbox = self.manager.create_if_not_exists(&key, spec).await?;
         Ok((key, sandbox))
     }
 
-    /// Debates in a sandbox that is there.
+    /// Runs the debate in an existing sandbox.
     async fn debate(
         &self,
         sandbox: &Sandbox,
-        job: &Job,
+        job: &DebateSpec,
         proxy: &Arc<ModelProxy>,
         cancel: &Cancel,
-    ) -> Result<Verdict, DebateError> {
+    ) -> Result<DebateVerdict, DebateError> {
         let text =
             serde_json::to_vec(job).map_err(|error| DebateError::Failed(error.to_string()))?;
         sandbox.write("/workspace/job.json", &text).await?;
         let program = format!("{}/{NAME}", self.layer.at);
-        let command = Command::new(program).args(["/workspace/job.json"]).wall(LONGEST);
+        let command = ProgramCommand::new(program).args(["/workspace/job.json"]).wall(LONGEST);
         let makers = job.personas.decision_makers.len();
         let calls =
             usize::try_from(assize_debate::calls(job.max_rounds, makers)).unwrap_or(usize::MAX);
-        let work = Work {
+        let work = HostCallLimits {
             keys: String::new(),
-            // Each may be asked again, or after a summary.
+            // Each call may be repeated, or follow a summary.
             most_calls: calls.saturating_mul(3),
-            // The opening, and blind scores beside it.
+            // The opening and the blind scores run concurrently.
             at_once: makers + 1,
-            largest: LARGEST,
+            largest: MAX_REQUEST,
             most_events: 0,
             kill_after: KILL_AFTER,
         };
-        let door = Arc::new(Door(proxy.clone()));
+        let answers = Arc::new(ProxyAnswers(proxy.clone()));
         proxy.begin();
         let finished = tokio::select! {
-            finished = sandbox.work(command, work, door, cancel) => finished?,
-            () = fell_silent(proxy) => {
-                return Err(DebateError::Died(format!("it asked nothing for {} s", SILENCE.as_secs())));
+            finished = sandbox.work(command, work, answers, cancel) => finished?,
+            () = wait_until_idle(proxy) => {
+                return Err(DebateError::Died(format!("no model call for {} s", IDLE_LIMIT.as_secs())));
             }
         };
-        let Finished { stdout, stderr, outcome } = finished;
+        let FinishedProgram { stdout, stderr, outcome } = finished;
         if !outcome.success() {
-            let words = String::from_utf8_lossy(&stderr).trim().to_owned();
-            let words = assize_types::text::shorten(&words, 300);
-            // By a signal, or since whoever made the sandbox is gone: nothing that the debate did.
-            let died = outcome.signal.is_some() || words.contains(assize_debate::HOST_IS_GONE);
+            let message = String::from_utf8_lossy(&stderr).trim().to_owned();
+            let message = assize_types::text::shorten(&message, 300);
+            // Killed by a signal, or disconnected from the host: not the debate's fault.
+            let died = outcome.signal.is_some() || message.contains(assize_debate::HOST_IS_GONE);
             return Err(match () {
-                () if outcome.timed_out => DebateError::Failed("its time was up".to_owned()),
+                () if outcome.timed_out => DebateError::Failed("timed out".to_owned()),
                 () if outcome.out_of_memory => {
-                    DebateError::Failed("it needs more memory: set `consult.memory`".to_owned())
+                    DebateError::Failed("out of memory: raise `consult.memory`".to_owned())
                 }
                 () if died => DebateError::Died(format!("exit status {}", outcome.status())),
-                () => DebateError::Failed(words),
+                () => DebateError::Failed(message),
             });
         }
-        let verdict: Verdict = serde_json::from_slice(&stdout)
+        let verdict: DebateVerdict = serde_json::from_slice(&stdout)
             .map_err(|error| DebateError::Unreadable(error.to_string()))?;
-        // A sandbox is not taken on trust: what was answered must come to the same here.
-        let minutes = Arc::new(ReplayedAnswers(proxy.clone()));
-        let ours = job.hold(minutes, cancel.clone()).await.map_err(|error| match error {
+        // The sandbox is untrusted: the recorded answers must lead to the same verdict here.
+        let answers = Arc::new(ReplayedAnswers(proxy.clone()));
+        let ours = job.hold(answers, cancel.clone()).await.map_err(|error| match error {
             NodeError::Stop(error) => DebateError::Unreadable(error.to_string()),
             NodeError::Failed(error) => DebateError::Unreadable(error.to_string()),
         })?;
         if ours != verdict {
-            return Err(DebateError::Unreadable("it is not what was answered".to_owned()));
+            return Err(DebateError::Unreadable("does not match the recorded answers".to_owned()));
         }
-        // What was said is there in files as well, as it grew: both must agree.
+        // The conversation files in the sandbox must agree with the verdict, too.
         for (log, entries) in &verdict.conversation_logs {
             if entries.is_empty() {
                 continue;
@@ -197,7 +198,7 @@ impl InSandboxes {
             let written: Vec<assize_debate::ConversationEntry> = serde_json::from_slice(&bytes)
                 .map_err(|error| DebateError::Unreadable(format!("`{path}`: {error}")))?;
             if written != *entries {
-                return Err(DebateError::Unreadable(format!("`{path}` says otherwise")));
+                return Err(DebateError::Unreadable(format!("`{path}` differs from the verdict")));
             }
         }
         Ok(verdict)
@@ -205,10 +206,10 @@ impl InSandboxes {
 }
 
 #[async_trait]
-impl Debates for InSandboxes {
+impl DebateRunner for SandboxedDebates {
     async fn hold(
         &self,
-        job: &Job,
+        job: &DebateSpec,
         proxy: Arc<ModelProxy>,
         cancel: &Cancel,
     ) -> Result<DebateOutcome, NodeError> {
@@ -219,7 +220,7 @@ impl Debates for InSandboxes {
             if cancel.is_cancelled() {
                 return Err(RunError::Cancelled { reason: cancel.reason() }.into());
             }
-            // Whoever gets on may break as often as it likes.
+            // A debate that makes progress may fail any number of times.
             let answers = proxy.begin();
             if answers > answered {
                 (tried, answered) = (0, answers);
@@ -230,15 +231,15 @@ impl Debates for InSandboxes {
                 Err(error) if error.is_infrastructure() && tried < TRIES => continue,
                 Err(error) if self.may_do_without => {
                     let why =
-                        format!("no sandbox could be made, so it was debated without one: {error}");
-                    tracing::warn!(%error, "no sandbox could be made; debating in this process");
-                    return InProcess { why: Some(why) }.hold(job, proxy, cancel).await;
+                        format!("no sandbox could be made, so the debate ran without one: {error}");
+                    tracing::warn!(%error, "cannot create a sandbox; debating in this process");
+                    return InProcessDebates { why: Some(why) }.hold(job, proxy, cancel).await;
                 }
                 Err(error) => return Err(DebateError::from(error).into()),
             };
             let debated = self.debate(&sandbox, job, &proxy, cancel).await;
             if let Err(error) = self.manager.delete(&key).await {
-                tracing::warn!(%error, %tried, "a sandbox could not be removed; it will go with its time");
+                tracing::warn!(%error, %tried, "cannot remove a sandbox; it will expire");
             }
             match debated {
                 Ok(verdict) => {
@@ -249,9 +250,9 @@ impl Debates for InSandboxes {
                 Err(_) if cancel.is_cancelled() => {
                     return Err(RunError::Cancelled { reason: cancel.reason() }.into());
                 }
-                // What was answered is answered at once the next time.
+                // The next attempt replays the answers so far.
                 Err(error) if error.is_infrastructure() && tried < TRIES => {
-                    tracing::info!(%error, tried, "a sandbox broke; the debate goes on in another");
+                    tracing::info!(%error, tried, "sandbox failed; continuing the debate in a new one");
                     remade.push(error.to_string());
                 }
                 Err(error) => return Err(error.into()),
@@ -268,24 +269,24 @@ impl Debates for InSandboxes {
     }
 }
 
-/// Waits until a debate has asked nothing for too long.
-async fn fell_silent(proxy: &ModelProxy) {
+/// Waits until the debate has made no call for [`IDLE_LIMIT`].
+async fn wait_until_idle(proxy: &ModelProxy) {
     loop {
         let silence = proxy.silence();
-        if silence >= SILENCE {
+        if silence >= IDLE_LIMIT {
             return;
         }
-        tokio::time::sleep(SILENCE - silence).await;
+        tokio::time::sleep(IDLE_LIMIT - silence).await;
     }
 }
 
-/// The proxy, as a sandbox reaches it.
-struct Door(Arc<ModelProxy>);
+/// Forwards calls of a sandbox to the proxy.
+struct ProxyAnswers(Arc<ModelProxy>);
 
 #[async_trait]
-impl Answers for Door {
+impl HostCallHandler for ProxyAnswers {
     async fn call(&self, key: &str, request: Value) -> Result<Value, Value> {
-        let request: Request = serde_json::from_value(request)
+        let request: ModelRequest = serde_json::from_value(request)
             .map_err(|error| json!({"kind": "internal", "message": error.to_string()}))?;
         match self.0.answer(key, &request).await {
             Ok(response) => Ok(json!(response)),

@@ -1,12 +1,12 @@
-//! Plan of a debate: a new move, a run that is resumed, or a fork.
+//! Plan of a debate: a new one, a resumed run, or a fork.
 
 use std::collections::BTreeMap;
 
-use assize_config::Limits;
-use assize_debate::{Change, Personas, ROUNDS};
+use assize_config::SandboxLimits;
+use assize_debate::{DebatePersonas, PersonaChange, ROUNDS};
 use assize_gateway::{Gateway, Providers};
-use assize_run::{NewRun, Origin, Run, RunKind, Store};
-use assize_sandbox::{Sandboxes, Spec};
+use assize_run::{NewRun, Run, RunKind, RunOrigin, Store};
+use assize_sandbox::{SandboxFactory, SandboxSpec};
 use assize_types::text::{checked, harmless, is_invisible, shorten};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -16,16 +16,16 @@ use serde_json::json;
 use crate::fork::{ForkRequest, check_told};
 use crate::job::ground;
 
-/// The longest document, in MiB: more would fit no model.
-const LONGEST_MOVE: u64 = 1;
+/// Maximum size of a move, in MiB: no model could read more.
+const MAX_MOVE: u64 = 1;
 
-/// The name of the document among a run's artifacts.
+/// Artifact name of the move.
 const DOCUMENT: &str = "move.md";
 
-/// The most rounds that can be asked for.
-pub(super) const MOST_ROUNDS: u32 = 50;
+/// Maximum number of rounds.
+pub(super) const MAX_ROUNDS: u32 = 50;
 
-/// What a run of a debate needs to be run again; the document is kept beside it.
+/// Input stored with a run, to resume or fork it. The move is stored as an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DebateInput {
     pub move_id: String,
@@ -34,44 +34,48 @@ pub struct DebateInput {
     pub temperature: f64,
     pub max_output_tokens: u32,
     pub context_window: Option<u64>,
-    /// Of the sandbox that it runs in.
+    /// Limits of its sandbox.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: SandboxLimits,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The isolation that was asked for; it holds when the run is resumed, unless another is asked for then.
+    /// Requested isolation; it also applies when the run is resumed, unless another is requested then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
-    /// The round from which a fork asks anew.
+    /// Round from which a fork repeats the calls.
     pub at: Option<u32>,
-    /// Who was told to be somebody else, and from when on.
+    /// Persona changes, each from a round on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
-    /// Who answered the rounds before, if it was someone else.
+    pub changes: Vec<PersonaChange>,
+    /// Model that answered the earlier rounds, if it differs from the current one.
     pub answered_before_by: Option<String>,
 }
 
 impl DebateInput {
-    /// The sandbox that it runs in.
-    pub(super) fn spec(&self) -> Spec {
-        Spec { image: self.image.clone(), limits: self.limits.clone(), ..Spec::default() }
+    /// Spec of its sandbox.
+    pub(super) fn spec(&self) -> SandboxSpec {
+        SandboxSpec {
+            image: self.image.clone(),
+            limits: self.limits.clone(),
+            ..SandboxSpec::default()
+        }
     }
 }
 
-/// What can be asked for. Of a fork, what is not said is as it was.
+/// Request for a debate. A fork keeps the earlier value of every field not set.
 #[derive(Debug, Clone, Default)]
-pub struct DebateAsk {
-    /// The move, in Markdown or as plain text.
+pub struct DebateRequest {
+    /// The move, as Markdown or plain text.
     pub document: Option<String>,
     pub ticker: Option<String>,
     pub rounds: Option<u32>,
-    /// The image of its sandbox.
+    /// Image of its sandbox.
     pub image: Option<String>,
 }
 
-/// A debate that is about to begin, or to go on.
+/// A debate about to start or resume.
 #[derive(Debug)]
 pub struct DebatePlan {
     pub content: String,
@@ -79,9 +83,9 @@ pub struct DebatePlan {
     image: Option<String>,
     rounds: u32,
     pub(super) at: Option<u32>,
-    /// What some are told to be from there on.
+    /// New personas by role, from round `at` on.
     told: BTreeMap<String, String>,
-    /// What was asked for before, where this is not the first time.
+    /// Input of the earlier run, if it is resumed or forked.
     before: Option<DebateInput>,
     /// Whether it may run without a sandbox.
     pub allow_in_process: bool,
@@ -91,24 +95,24 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// A move, as whoever asks words it.
+/// Checks the text of a move.
 fn document(text: &str) -> Result<String, Failure> {
-    let text = checked("the move", LONGEST_MOVE, text)?;
+    let text = checked("the move", MAX_MOVE, text)?;
     if text.starts_with("%PDF") {
-        return Err(usage("the move is a PDF; save its text, and debate that"));
+        return Err(usage("the move is a PDF, which is not supported; save it as text"));
     }
     if text.contains('\0') {
-        return Err(usage("the move has NUL characters in it, so it is no text"));
+        return Err(usage("the move contains NUL characters, so it is not text"));
     }
     Ok(text)
 }
 
 impl DebatePlan {
-    /// A debate of a new move.
-    pub fn fresh(ask: &DebateAsk) -> Result<DebatePlan, Failure> {
+    /// Plans the debate of a new move.
+    pub fn fresh(ask: &DebateRequest) -> Result<DebatePlan, Failure> {
         let content = ask.document.as_deref().map(document).transpose()?;
         Ok(DebatePlan {
-            content: content.ok_or_else(|| usage("there is no move to debate"))?,
+            content: content.ok_or_else(|| usage("no move given"))?,
             ticker: ask.ticker.clone(),
             image: ask.image.clone(),
             rounds: ask.rounds.unwrap_or(ROUNDS),
@@ -119,11 +123,11 @@ impl DebatePlan {
         })
     }
 
-    /// The plan of a stored debate.
+    /// Plans the continuation of a stored debate.
     pub async fn restored(run: &Run, store: &dyn Store) -> Result<DebatePlan, Failure> {
         let before = read_input(run)?;
         Ok(DebatePlan {
-            content: kept_document(store, run).await?,
+            content: stored_document(store, run).await?,
             ticker: before.ticker.clone(),
             image: before.image.clone(),
             rounds: before.rounds,
@@ -134,25 +138,25 @@ impl DebatePlan {
         })
     }
 
-    /// A debate that starts from an earlier one: as that was, but for what is asked for.
+    /// Plans a fork: the earlier debate with the requested changes.
     pub async fn forked(
         old: &Run,
         from: &ForkRequest,
-        ask: &DebateAsk,
+        ask: &DebateRequest,
         store: &dyn Store,
     ) -> Result<DebatePlan, Failure> {
         from.refuse_move()?;
         let before = read_input(old)?;
         let content = match &ask.document {
             Some(text) => document(text)?,
-            None => kept_document(store, old).await?,
+            None => stored_document(store, old).await?,
         };
         let rounds = ask.rounds.unwrap_or(before.rounds);
         let at = from.at.as_ref().map(|at| at.round);
         if let Some(at) = at.filter(|at| *at > rounds) {
             return Err(usage(format!("there is no round {at} in a debate of {rounds} rounds")));
         }
-        check_told(&from.told, &Personas::default())?;
+        check_told(&from.told, &DebatePersonas::default())?;
         Ok(DebatePlan {
             content,
             ticker: ask.ticker.clone().or(before.ticker.clone()),
@@ -165,19 +169,18 @@ impl DebatePlan {
         })
     }
 
-    /// What the run is to be run with: as before, where there was a before, unless flags say
-    /// otherwise.
+    /// Input of the run: that of the earlier run, if there is one, unless flags override it.
     pub(super) fn input(
         &self,
-        origin: &Origin,
+        origin: &RunOrigin,
         providers: &Providers,
-        sandboxes: &Sandboxes,
+        sandboxes: &SandboxFactory,
         gateway: &Gateway,
     ) -> Result<DebateInput, Failure> {
         let config = &providers.settings;
         let (provider, model) = gateway.name();
         let same = |before: &DebateInput| {
-            // A cassette answers in whoever's name it was recorded.
+            // A cassette replays answers of any model.
             providers.tape.replays()
                 || (before.provider.as_str(), before.model.as_str()) == (provider, model)
         };
@@ -185,16 +188,16 @@ impl DebatePlan {
         if let (Some(run), Some(before)) = (origin.resumed(), &self.before) {
             return match other {
                 None => Ok(before.clone()),
-                Some(_) => Err(another_model(run, before, gateway)),
+                Some(_) => Err(model_changed(run, before, gateway)),
             };
         }
         if let (Some(parent), Some(before), None) = (origin.parent(), other, self.at) {
             let message = format!(
-                "`{}` was answered by {} {}, and {provider} {model} would answer now",
+                "`{}` was answered by {} {}, but {provider} {model} is configured now",
                 parent.id, before.provider, before.model
             );
             return Err(Failure::new(FailureKind::Settings, message).hint(format!(
-                "say from which round on another model answers, such as `--at round-1` for all of \
+                "choose the round from which another model answers, such as `--at round-1` for all of \
                  it: `assize debate --fork {} --at round-4`",
                 parent.id
             )));
@@ -228,11 +231,11 @@ impl DebatePlan {
         })
     }
 
-    /// Who is told to be somebody else: as before, and as asked for now.
-    fn changes(&self) -> Vec<Change> {
+    /// Persona changes of the earlier runs and of this fork.
+    fn changes(&self) -> Vec<PersonaChange> {
         let mut changes = self.before.as_ref().map(|old| old.changes.clone()).unwrap_or_default();
         if let (Some(from_round), false) = (self.at, self.told.is_empty()) {
-            changes.push(Change { from_round, personas: self.told.clone() });
+            changes.push(PersonaChange { from_round, personas: self.told.clone() });
         }
         changes
     }
@@ -249,51 +252,53 @@ impl DebatePlan {
     }
 }
 
-/// What a run was begun with.
+/// Input that a run was started with.
 fn read_input(run: &Run) -> Result<DebateInput, Failure> {
-    let broken = |why: String| {
-        let message = format!("the run `{}` cannot be read: {why}", run.id);
+    let invalid = |why: String| {
+        let message = format!("cannot read run `{}`: {why}", run.id);
         Failure::new(FailureKind::Environment, message)
     };
     let input: DebateInput =
-        serde_json::from_value(run.input.clone()).map_err(|error| broken(error.to_string()))?;
-    if !(1..=MOST_ROUNDS).contains(&input.rounds) {
-        return Err(broken(format!("no debate has {} rounds", input.rounds)));
+        serde_json::from_value(run.input.clone()).map_err(|error| invalid(error.to_string()))?;
+    if !(1..=MAX_ROUNDS).contains(&input.rounds) {
+        return Err(invalid(format!("invalid number of rounds: {}", input.rounds)));
     }
     Ok(input)
 }
 
-async fn kept_document(store: &dyn Store, run: &Run) -> Result<String, Failure> {
+async fn stored_document(store: &dyn Store, run: &Run) -> Result<String, Failure> {
     let lost = |why: &str| {
         let message = format!("the move of `{}` {why}", run.id);
         Failure::new(FailureKind::Environment, message)
-            .hint("debate the file again: `assize debate MOVE.md`")
+            .hint("start a new debate with the file: `assize debate MOVE.md`")
     };
     let artifacts = store.artifacts(&run.id).await?;
     let artifact = artifacts.iter().find(|artifact| artifact.name == DOCUMENT);
-    let artifact = artifact.ok_or_else(|| lost("was not kept"))?;
+    let artifact = artifact.ok_or_else(|| lost("is missing"))?;
     let bytes = store.artifact(artifact.id).await?;
     String::from_utf8(bytes).map_err(|_| lost("is not UTF-8 text"))
 }
 
-fn another_model(run: &Run, before: &DebateInput, gateway: &Gateway) -> Failure {
+fn model_changed(run: &Run, before: &DebateInput, gateway: &Gateway) -> Failure {
     let (provider, model) = gateway.name();
     let message = format!(
-        "`{}` was begun with {} {}, and {provider} {model} would answer now",
+        "`{}` was started with {} {}, but {provider} {model} is configured now",
         run.id, before.provider, before.model
     );
-    let go_on = match before.provider.as_str() {
-        "rehearsal" => "go on with `--provider rehearsal` and the same `rehearsal.seed`".to_owned(),
-        "cassette" => "go on with `--replay` and the same cassette".to_owned(),
-        provider => format!("go on with `--provider {provider} --model {}`", before.model),
+    let resume = match before.provider.as_str() {
+        "rehearsal" => {
+            "resume with `--provider rehearsal` and the same `rehearsal.seed`".to_owned()
+        }
+        "cassette" => "resume with `--replay` and the same cassette".to_owned(),
+        provider => format!("resume with `--provider {provider} --model {}`", before.model),
     };
     Failure::new(FailureKind::Settings, message).hint(format!(
-        "{go_on}, or start from it with another model: `assize debate --fork {} --at round-4`",
+        "{resume}, or fork it with another model: `assize debate --fork {} --at round-4`",
         run.id
     ))
 }
 
-/// The first line of a document that says something.
+/// First line of a document with a letter or digit.
 fn title(content: &str) -> String {
     let plain = content.replace(is_invisible, "");
     let mut lines = plain.lines().map(|line| line.trim().trim_start_matches('#').trim());
@@ -306,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_is_the_first_line_that_says_something() {
+    fn title_is_the_first_line_with_text() {
         assert_eq!(title("\u{feff}# Open a bakery\n\nmore"), "Open a bakery");
         assert_eq!(title("---\n\n## \u{200b}Close it\n"), "Close it");
         assert_eq!(title("\u{1b}[2J evil"), "\u{fffd}[2J evil");

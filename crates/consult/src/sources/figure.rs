@@ -1,7 +1,7 @@
-//! Figures, each with where it comes from and for when it holds.
+//! Figures with their source and period.
 //!
-//! Values are decimal numbers, and arithmetic on them is decimal. Every value that is shown is rounded by one rule:
-//! to the nearest digit, halves away from zero (2.405 to 2.41, -2.405 to -2.41).
+//! Values and arithmetic are decimal. Every shown value is rounded by one rule: to the nearest digit, halves away from
+//! zero (2.405 to 2.41, -2.405 to -2.41).
 
 use std::fmt;
 
@@ -10,81 +10,78 @@ use rust_decimal::{Decimal, RoundingStrategy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One number that somebody can be asked about.
+/// One number with a traceable origin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// What it measures, such as `revenue` or `gross margin`.
+    /// The measure, such as `revenue` or `gross margin`.
     pub name: String,
-    pub period: Period,
+    pub period: FigurePeriod,
     #[serde(with = "json_number")]
     #[schemars(with = "f64")]
     pub value: Decimal,
-    pub unit: Unit,
-    /// Where it was read, or how it was computed.
-    pub source: Source,
-    /// The day for which it holds.
+    pub unit: FigureUnit,
+    /// The filing it comes from, or how it was computed.
+    pub source: FigureSource,
+    /// Date for which it holds.
     #[schemars(with = "String")]
     pub as_of: Date,
-    /// It was given otherwise before, and this is the latest.
+    /// Earlier value, if it was restated.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_json_number")]
     #[schemars(with = "Option<f64>")]
     pub restated_from: Option<Decimal>,
 }
 
-/// The time that a figure is about.
+/// Period of a figure.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
-#[schemars(rename = "FigurePeriod")]
 #[serde(rename_all = "snake_case")]
-pub enum Period {
-    /// A year, up to this day.
+pub enum FigurePeriod {
+    /// The year ending on this day.
     Year(#[schemars(with = "String")] Date),
-    /// Three months, up to this day.
+    /// The quarter ending on this day.
     Quarter(#[schemars(with = "String")] Date),
-    /// That day itself.
+    /// A single day.
     Day(#[schemars(with = "String")] Date),
 }
 
-impl Period {
+impl FigurePeriod {
     pub fn end(self) -> Date {
         match self {
-            Period::Year(end) | Period::Quarter(end) | Period::Day(end) => end,
+            FigurePeriod::Year(end) | FigurePeriod::Quarter(end) | FigurePeriod::Day(end) => end,
         }
     }
 }
 
-impl fmt::Display for Period {
+impl fmt::Display for FigurePeriod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Period::Year(end) => write!(f, "year to {end}"),
-            Period::Quarter(end) => write!(f, "quarter to {end}"),
-            Period::Day(day) => write!(f, "on {day}"),
+            FigurePeriod::Year(end) => write!(f, "year to {end}"),
+            FigurePeriod::Quarter(end) => write!(f, "quarter to {end}"),
+            FigurePeriod::Day(day) => write!(f, "on {day}"),
         }
     }
 }
 
-/// What a number counts.
+/// Unit of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "FigureUnit")]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// A currency, by its code.
+pub enum FigureUnit {
+    /// Currency code.
     Money(String),
-    /// A currency, for each share.
+    /// Currency code, per share.
     MoneyPerShare(String),
-    /// A share of one, shown in percent.
+    /// A fraction of one, shown in percent.
     Percent,
-    /// How many times.
+    /// A multiple.
     Times,
     Count,
 }
 
-/// Where a figure comes from.
+/// Origin of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "FigureSource")]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum FigureSource {
     Filed {
         form: String,
         accession: String,
@@ -92,37 +89,37 @@ pub enum Source {
         filed: Date,
         concept: String,
     },
-    /// From other figures, in code.
+    /// Computed from other figures.
     Computed { from: String },
 }
 
 impl fmt::Display for Figure {
-    /// The value as people write it.
+    /// Formats the value for readers, with its unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.unit {
-            Unit::Money(currency) => write!(f, "{} {currency}", scaled(self.value)),
-            Unit::MoneyPerShare(currency) => {
+            FigureUnit::Money(currency) => write!(f, "{} {currency}", scaled(self.value)),
+            FigureUnit::MoneyPerShare(currency) => {
                 write!(f, "{} {currency} a share", rounded(self.value, 2))
             }
-            Unit::Percent => {
+            FigureUnit::Percent => {
                 let percent = self.value.saturating_mul(Decimal::ONE_HUNDRED);
                 write!(f, "{} %", rounded(percent, 1))
             }
-            Unit::Times => write!(f, "{} ×", rounded(self.value, 2)),
-            Unit::Count => write!(f, "{}", scaled(self.value)),
+            FigureUnit::Times => write!(f, "{} ×", rounded(self.value, 2)),
+            FigureUnit::Count => write!(f, "{}", scaled(self.value)),
         }
     }
 }
 
-/// A value with so many digits after the point, halves rounded away from zero, and without a sign before zero.
+/// Rounds to `digits` decimals, halves away from zero, and drops the sign of zero.
 fn rounded(value: Decimal, digits: u32) -> Decimal {
     let mut value = value.round_dp_with_strategy(digits, RoundingStrategy::MidpointAwayFromZero);
     value.rescale(digits);
     if value.is_zero() { value.abs() } else { value }
 }
 
-/// A large number in thousands, millions or billions, with as many digits as matter. The scale is chosen by the rounded
-/// value: 999,999,999 is 1.00 billion.
+/// Formats a large number in thousands, millions or billions. The scale depends on the rounded value: 999,999,999 is
+/// 1.00 billion.
 fn scaled(value: Decimal) -> String {
     let thousand = Decimal::ONE_THOUSAND;
     let mut scaled = value;
@@ -136,29 +133,29 @@ fn scaled(value: Decimal) -> String {
     format!("{} billion", rounded(scaled, 2))
 }
 
-/// Decimal numbers as numbers of JSON. Most readers of JSON take those for binary numbers: 15 digits survive that.
+/// Serializes decimals as JSON numbers. Most JSON readers use binary floats, which preserve 15 digits.
 pub(crate) mod json_number {
     use rust_decimal::Decimal;
     use serde::de::{Deserialize as _, Deserializer, Error as _};
     use serde::ser::{Error as _, Serializer};
 
-    /// Writes a value as a number.
+    /// Writes a value as a JSON number.
     pub(crate) fn serialize<S: Serializer>(value: &Decimal, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(value.to_string().parse().map_err(S::Error::custom)?)
     }
 
-    /// Reads a number by its digits.
+    /// Reads a JSON number without loss of digits.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Decimal, D::Error> {
         let text = serde_json::Number::deserialize(from)?.to_string();
         let read = match text.contains(['e', 'E']) {
             true => Decimal::from_scientific(&text),
             false => text.parse(),
         };
-        read.map_err(|error| D::Error::custom(format!("the number {text} cannot be used: {error}")))
+        read.map_err(|error| D::Error::custom(format!("invalid number {text}: {error}")))
     }
 }
 
-/// The same for a value that may be missing.
+/// As `json_number`, for an optional value.
 mod optional_json_number {
     use rust_decimal::Decimal;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -185,48 +182,48 @@ mod optional_json_number {
 mod tests {
     use super::*;
 
-    /// A figure in a unit.
-    fn figure(value: &str, unit: Unit) -> Figure {
+    /// A figure with this value and unit.
+    fn figure(value: &str, unit: FigureUnit) -> Figure {
         let end: Date = "2022-09-30".parse().unwrap();
         Figure {
             name: "some".to_owned(),
-            period: Period::Day(end),
+            period: FigurePeriod::Day(end),
             value: value.parse().unwrap(),
             unit,
-            source: Source::Computed { from: String::new() },
+            source: FigureSource::Computed { from: String::new() },
             as_of: end,
             restated_from: None,
         }
     }
 
     #[test]
-    fn figures_read_as_people_write_them() {
+    fn figures_are_formatted_for_readers() {
         assert_eq!(scaled(21_454_000_000_u64.into()), "21.45 billion");
         assert_eq!(scaled((-733_000_000).into()), "-733.0 million");
         assert_eq!(scaled(950.into()), "950");
         let end: Date = "2022-09-30".parse().unwrap();
-        assert_eq!(Period::Quarter(end).to_string(), "quarter to 2022-09-30");
+        assert_eq!(FigurePeriod::Quarter(end).to_string(), "quarter to 2022-09-30");
     }
 
     #[test]
     fn shown_halves_round_away_from_zero_in_every_unit() {
         let usd = || "USD".to_owned();
         for (value, unit, shown) in [
-            ("2.405", Unit::MoneyPerShare(usd()), "2.41 USD a share"),
-            ("30.855", Unit::MoneyPerShare(usd()), "30.86 USD a share"),
-            ("-2.405", Unit::MoneyPerShare(usd()), "-2.41 USD a share"),
-            ("2.4049999", Unit::MoneyPerShare(usd()), "2.40 USD a share"),
-            ("-0.004", Unit::MoneyPerShare(usd()), "0.00 USD a share"),
-            ("2405000000", Unit::Money(usd()), "2.41 billion USD"),
-            ("30855000000", Unit::Money(usd()), "30.86 billion USD"),
-            ("-1250000", Unit::Money(usd()), "-1.3 million USD"),
-            ("999999999", Unit::Money(usd()), "1.00 billion USD"),
-            ("1350", Unit::Count, "1.4 thousand"),
-            ("0.5", Unit::Count, "1"),
-            ("0.1235", Unit::Percent, "12.4 %"),
-            ("0.1225", Unit::Percent, "12.3 %"),
-            ("-0.0004", Unit::Percent, "0.0 %"),
-            ("1.005", Unit::Times, "1.01 ×"),
+            ("2.405", FigureUnit::MoneyPerShare(usd()), "2.41 USD a share"),
+            ("30.855", FigureUnit::MoneyPerShare(usd()), "30.86 USD a share"),
+            ("-2.405", FigureUnit::MoneyPerShare(usd()), "-2.41 USD a share"),
+            ("2.4049999", FigureUnit::MoneyPerShare(usd()), "2.40 USD a share"),
+            ("-0.004", FigureUnit::MoneyPerShare(usd()), "0.00 USD a share"),
+            ("2405000000", FigureUnit::Money(usd()), "2.41 billion USD"),
+            ("30855000000", FigureUnit::Money(usd()), "30.86 billion USD"),
+            ("-1250000", FigureUnit::Money(usd()), "-1.3 million USD"),
+            ("999999999", FigureUnit::Money(usd()), "1.00 billion USD"),
+            ("1350", FigureUnit::Count, "1.4 thousand"),
+            ("0.5", FigureUnit::Count, "1"),
+            ("0.1235", FigureUnit::Percent, "12.4 %"),
+            ("0.1225", FigureUnit::Percent, "12.3 %"),
+            ("-0.0004", FigureUnit::Percent, "0.0 %"),
+            ("1.005", FigureUnit::Times, "1.01 ×"),
         ] {
             assert_eq!(figure(value, unit).to_string(), shown, "{value}");
         }
@@ -235,7 +232,7 @@ mod tests {
     #[test]
     fn stored_figures_keep_their_decimal_value() {
         for value in ["2.405", "30.855", "-733000000", "0.0001", "123456789012345"] {
-            let mut before = figure(value, Unit::Count);
+            let mut before = figure(value, FigureUnit::Count);
             before.restated_from = Some(before.value);
             let text = serde_json::to_string(&before).unwrap();
             assert!(
@@ -244,8 +241,8 @@ mod tests {
             );
             assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), before);
         }
-        // Figures that were stored without an earlier value.
-        let text = serde_json::to_string(&figure("1", Unit::Count)).unwrap();
+        // Stored figures without an earlier value.
+        let text = serde_json::to_string(&figure("1", FigureUnit::Count)).unwrap();
         assert_eq!(serde_json::from_str::<Figure>(&text).unwrap().restated_from, None);
     }
 }

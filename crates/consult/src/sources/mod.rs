@@ -1,4 +1,4 @@
-//! Where what is known of a company comes from.
+//! Sources of company data.
 
 pub mod edgar;
 mod figure;
@@ -6,50 +6,50 @@ pub mod files;
 
 use std::fmt::Write as _;
 
-pub use figure::{Figure, Period, Source, Unit};
+pub use figure::{Figure, FigurePeriod, FigureSource, FigureUnit};
 use serde::{Deserialize, Serialize};
 
-/// Something to read.
+/// A source document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Document {
+pub struct SourceDocument {
     pub title: String,
     pub text: String,
 }
 
-/// What a source has to say.
+/// Data gathered from sources.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Gathered {
-    /// About money.
-    pub financial: Vec<Document>,
-    /// About everything else.
-    pub news: Vec<Document>,
-    /// The figures in it that can be traced one by one.
+pub struct GatheredData {
+    /// Financial documents.
+    pub financial: Vec<SourceDocument>,
+    /// All other documents.
+    pub news: Vec<SourceDocument>,
+    /// Figures with a traceable origin.
     pub figures: Vec<Figure>,
-    /// What must be known about it: old, partial, left out.
+    /// Caveats about the data: old, incomplete or left out.
     pub notes: Vec<String>,
-    /// Nobody ever measured any of it.
+    /// Whether any of it is synthetic.
     pub synthetic: bool,
 }
 
-impl Gathered {
-    /// Whether there is nothing to read.
+impl GatheredData {
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.financial.is_empty() && self.news.is_empty()
     }
 
-    /// All that there is to read, the figures first.
-    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+    /// All documents, the financial ones first.
+    pub fn documents(&self) -> impl Iterator<Item = &SourceDocument> {
         self.financial.iter().chain(&self.news)
     }
 
-    /// About how many tokens it takes to read all of it.
+    /// Estimated tokens of all documents.
     pub fn likely_tokens(&self) -> u64 {
         self.documents().map(|document| document.text.len() as u64 / 4).sum()
     }
 
-    /// With what another source says after it.
+    /// Appends the data of another source.
     #[must_use]
-    pub fn and(mut self, other: Gathered) -> Gathered {
+    pub fn and(mut self, other: GatheredData) -> GatheredData {
         self.financial.extend(other.financial);
         self.news.extend(other.news);
         self.figures.extend(other.figures);
@@ -59,7 +59,7 @@ impl Gathered {
     }
 }
 
-/// A table in Markdown. What is in a cell cannot break it.
+/// Renders a Markdown table; cell contents are escaped.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
     let mut text = String::new();

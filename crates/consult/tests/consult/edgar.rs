@@ -1,4 +1,4 @@
-//! What companies have filed, from a server that answers as the SEC's does, well or badly.
+//! EDGAR client against a fake SEC server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use assize_consult::Ticker;
-use assize_consult::sources::edgar::{Company, Edgar, EdgarError};
-use assize_consult::sources::{Figure, Period, Source};
+use assize_consult::sources::edgar::{Edgar, EdgarCompany, EdgarError};
+use assize_consult::sources::{Figure, FigurePeriod, FigureSource};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A server that answers each path with a status and a body, and remembers who asked for what.
+/// HTTP server that answers each path with a status and a body, and records the requests.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -56,14 +56,14 @@ const TICKERS: &str = "/files/company_tickers.json";
 fn edgar(server: Option<&Server>, folder: &Path) -> Edgar {
     Edgar {
         base_url: server.map(|server| server.url.clone()),
-        contact: server.map(|_| "someone@example.org".to_owned()),
+        contact: server.map(|_| "jane@example.org".to_owned()),
         folder: folder.to_owned(),
         today: "2023-03-01".parse().unwrap(),
     }
 }
 
-fn crust() -> Company {
-    Company { cik: 42, name: "Crust Inc.".to_owned() }
+fn crust() -> EdgarCompany {
+    EdgarCompany { cik: 42, name: "Crust Inc.".to_owned() }
 }
 
 fn flow(start: &str, end: &str, value: f64, filed: &str) -> Value {
@@ -77,20 +77,20 @@ fn day(end: &str, value: f64, filed: &str) -> Value {
         "filed": filed})
 }
 
-/// A bakery: two years, the quarters of the second without its fourth, and cash flows from the beginning
-/// of the year.
+/// Facts of a bakery: two years, the quarters of the second except the fourth, and cash flows from the start of the
+/// year.
 fn facts() -> Value {
     let usd = |facts: Vec<Value>| json!({"units": {"USD": facts}});
     json!({
         "cik": 42,
         "entityName": "Crust Inc.",
         "facts": {"dei": {}, "us-gaap": {
-            // The name under which it filed before.
+            // The concept it filed under before.
             "SalesRevenueNet": usd(vec![flow("2019-01-01", "2019-12-31", 1.0, "2020-02-01")]),
             "Revenues": usd(vec![
                 flow("2021-01-01", "2021-12-31", 1000.0e6, "2022-02-01"),
                 flow("2022-01-01", "2022-12-31", 1300.0e6, "2023-02-01"),
-                // Filed again with the year after, and changed.
+                // Restated in the filing of the following year.
                 flow("2021-01-01", "2021-12-31", 1040.0e6, "2023-02-01"),
                 flow("2022-01-01", "2022-03-31", 300.0e6, "2022-05-01"),
                 flow("2022-04-01", "2022-06-30", 310.0e6, "2022-08-01"),
@@ -116,14 +116,14 @@ fn facts() -> Value {
             "Assets": usd(vec![day("2022-12-31", 900.0e6, "2023-02-01")]),
             "Liabilities": usd(vec![day("2022-12-31", 300.0e6, "2023-02-01")]),
             "StockholdersEquity": usd(vec![day("2022-12-31", 600.0e6, "2023-02-01")]),
-            // Ten months before, and within the year shares were split in three.
+            // Shares were split three for one between these filings.
             "EarningsPerShareDiluted": {"units": {"USD/shares": [
                 flow("2022-01-01", "2022-12-31", 0.65, "2023-02-01"),
                 flow("2022-01-01", "2022-03-31", 0.42, "2022-05-01"),
                 flow("2021-07-01", "2021-09-30", 0.62, "2021-11-01"),
                 flow("2021-07-01", "2021-09-30", 0.21, "2022-11-01"),
             ]}},
-            // What is due within a year is part of it.
+            // Includes the part due within a year.
             "LongTermDebt": usd(vec![day("2022-12-31", 100.0e6, "2023-02-01")]),
             "LongTermDebtNoncurrent": usd(vec![day("2022-12-31", 80.0e6, "2023-02-01")]),
             "LongTermDebtCurrent": usd(vec![day("2022-12-31", 20.0e6, "2023-02-01")]),
@@ -153,7 +153,7 @@ fn value(figures: &[Figure], name: &str, period: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn figures_are_computed_from_what_was_filed() {
+async fn figures_are_computed_from_filed_facts() {
     let answers = BTreeMap::from([
         (FACTS, (200, facts().to_string())),
         (FILINGS, (200, filings().to_string())),
@@ -164,37 +164,40 @@ async fn figures_are_computed_from_what_was_filed() {
     let of = |name: &str, period: &str| value(&gathered.figures, name, period);
     let (year, before) = ("year to 2022-12-31", "year to 2021-12-31");
     assert_eq!(of("revenue", year), Some(1300.0e6));
-    // What was filed last counts.
+    // The latest filing counts.
     assert_eq!(of("revenue", before), Some(1040.0e6));
     assert_eq!(of("revenue growth", year), Some(0.25));
-    // The fourth quarter is in the year, and no other quarter is counted twice.
+    // The fourth quarter is computed from the year; filed quarters are used as they are.
     assert_eq!(of("revenue", "quarter to 2022-12-31"), Some(370.0e6));
     assert_eq!(of("revenue", "quarter to 2022-09-30"), Some(320.0e6));
-    // Cash flows are filed from the beginning of the year.
+    // Quarters are computed from cash flows filed from the start of the year.
     assert_eq!(of("operating cash flow", "quarter to 2022-06-30"), Some(30.0e6));
     assert_eq!(of("operating cash flow", "quarter to 2022-12-31"), Some(40.0e6));
     assert_eq!(of("free cash flow", year), Some(100.0e6));
     assert_eq!(of("gross margin", year), Some(0.4));
     assert_eq!(of("net margin", year), Some(0.05));
     assert_eq!(of("net margin", before), Some(-0.009_615));
-    // From a loss there is no growth in percent.
+    // Growth from a loss has no value.
     assert_eq!(of("net income growth", year), None);
     assert_eq!(of("liabilities to equity", "on 2022-12-31"), Some(0.5));
     assert_eq!(of("earnings per share", year), Some(0.65));
     assert_eq!(of("earnings per share", "quarter to 2022-12-31"), None);
-    // As it would be after the split; and a split is no other view of what was earned.
+    // Adjusted to the later split, and not counted as a restatement.
     assert_eq!(of("earnings per share", "quarter to 2022-03-31"), Some(0.14));
     assert_eq!(of("debt", "on 2022-12-31"), Some(100.0e6));
     assert_eq!(of("debt to equity", "on 2022-12-31"), Some(0.166_667));
     let large = Decimal::from(2_000_000_000);
-    assert!(gathered.figures.iter().all(|figure| figure.value < large), "nothing of a stub");
-    // Every one has a day and a source, and what was restated says what it was.
+    assert!(gathered.figures.iter().all(|figure| figure.value < large), "the stub must be ignored");
+    // Every figure has a date and a source; a restated one has its earlier value.
     let revenue = gathered.figures.iter().find(|figure| {
-        figure.name == "revenue" && figure.period == Period::Year("2021-12-31".parse().unwrap())
+        figure.name == "revenue"
+            && figure.period == FigurePeriod::Year("2021-12-31".parse().unwrap())
     });
     let revenue = revenue.unwrap();
     assert_eq!(revenue.restated_from, Some(1_000_000_000.into()));
-    let Source::Filed { accession, concept, .. } = &revenue.source else { panic!("{revenue:?}") };
+    let FigureSource::Filed { accession, concept, .. } = &revenue.source else {
+        panic!("{revenue:?}")
+    };
     assert_eq!((accession.as_str(), concept.as_str()), ("0000-20230201", "us-gaap:Revenues"));
     let text = &gathered.financial[0].text;
     assert!(
@@ -219,15 +222,15 @@ async fn figures_are_computed_from_what_was_filed() {
         gathered
             .notes
             .iter()
-            .any(|note| note.contains("not found among what was filed: operating income"))
+            .any(|note| note.contains("not found in the filings: operating income"))
     );
     assert!(!gathered.synthetic);
-    // They were told who asks.
+    // Every request carries the contact.
     let asked = server.asked.lock().unwrap();
-    assert!(asked.iter().all(|head| head.contains("someone@example.org")), "{asked:?}");
+    assert!(asked.iter().all(|head| head.contains("jane@example.org")), "{asked:?}");
 }
 
-/// The text of the figures of a company with these facts.
+/// Document with the figures of a company with these facts.
 async fn shown(facts: Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("companyfacts-CIK0000000042.json");
@@ -261,7 +264,7 @@ async fn filed_and_computed_halves_round_away_from_zero() {
             quarter("2022-01-01", "2022-03-31", 2.405),
             quarter("2022-04-01", "2022-06-30", 30.855),
             quarter("2022-07-01", "2022-09-30", -2.405),
-            // The shares were split in two after this was filed: 2.405 of today's.
+            // The shares were split in two after this filing: 2.405 after the split.
             flow("2021-10-01", "2021-12-31", 4.81, "2022-02-01"),
             flow("2021-07-01", "2021-09-30", 4.0, "2021-11-01"),
             flow("2021-07-01", "2021-09-30", 2.0, "2022-11-01"),
@@ -271,7 +274,7 @@ async fn filed_and_computed_halves_round_away_from_zero() {
         "StockholdersEquity": usd(vec![day("2022-12-31", 1_000.0e6, filed)]),
     }}}))
     .await;
-    for wanted in [
+    for expected in [
         "| revenue | 2.41 billion USD [1] | 2.00 billion USD [1] | 30.86 billion USD [1] |",
         "| net margin (computed) | 12.4 % | 12.3 % | – |",
         "30.86 USD a share [1]",
@@ -280,12 +283,12 @@ async fn filed_and_computed_halves_round_away_from_zero() {
         "2.41 USD a share (computed)",
         "| liabilities to equity (computed) | 1.01 × |",
     ] {
-        assert!(text.contains(wanted), "{wanted}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
 }
 
 #[tokio::test]
-async fn what_was_kept_needs_no_network() {
+async fn cached_responses_need_no_network() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, value: Value| {
         std::fs::write(folder.path().join(name), value.to_string()).unwrap();
@@ -299,15 +302,15 @@ async fn what_was_kept_needs_no_network() {
     assert_eq!(company, crust());
     let fresh = offline.gather(&company).await.unwrap();
     assert!(!fresh.notes.iter().any(|note| note.contains("days old")), "{:?}", fresh.notes);
-    // Old ones do as well, and say so.
+    // An outdated file is used with a note.
     let path = folder.path().join("companyfacts-CIK0000000042.json");
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60)).unwrap();
     let old = offline.gather(&company).await.unwrap();
-    let note = "`companyfacts-CIK0000000042.json` is 3 days old, and no newer could be had";
+    let note = "`companyfacts-CIK0000000042.json` is 3 days old and could not be refreshed";
     assert!(old.notes.iter().any(|one| one.starts_with(note)), "{:?}", old.notes);
     assert_eq!(old.figures, fresh.figures);
-    // A year later they are stale.
+    // A year later the figures are stale.
     let later = Edgar { today: "2024-01-01".parse().unwrap(), ..offline.clone() };
     let stale = later.gather(&company).await.unwrap();
     let note = "the latest filed figures are of 2022-12-31, 366 days ago";
@@ -316,66 +319,66 @@ async fn what_was_kept_needs_no_network() {
     let error = offline.resolve(&wrong).await.unwrap_err();
     assert!(matches!(&error, EdgarError::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("did you mean CRST (Crust Inc.)"), "{error}");
-    // Asked for where it is, and kept from then on.
+    // Downloaded once, then read from the cache.
     let online = tempfile::tempdir().unwrap();
     let server = serve(BTreeMap::from([(TICKERS, (200, tickers().to_string()))])).await;
     let asks = edgar(Some(&server), online.path());
     assert_eq!(asks.resolve(&ticker).await.unwrap(), crust());
     assert_eq!(edgar(None, online.path()).resolve(&ticker).await.unwrap(), crust());
-    // Where there is no list and nobody to ask, nobody knows.
+    // Neither a cached list nor a contact.
     let nothing = tempfile::tempdir().unwrap();
     let error = edgar(None, nothing.path()).resolve(&ticker).await.unwrap_err();
     assert!(matches!(&error, EdgarError::NoContact { .. }), "{error}");
     assert!(error.to_string().contains("`company_tickers.json` is not in"), "{error}");
-    // What is kept there is looked at like an answer.
-    for (kept, told) in
-        [("<html>no</html>", "is a page"), ("", "is empty"), ("{\"0\": ", "missing")]
+    // Cached files are validated like responses.
+    for (cached, message) in
+        [("<html>no</html>", "is an HTML page"), ("", "is empty"), ("{\"0\": ", "truncated")]
     {
-        std::fs::write(nothing.path().join("company_tickers.json"), kept).unwrap();
+        std::fs::write(nothing.path().join("company_tickers.json"), cached).unwrap();
         let error = edgar(None, nothing.path()).resolve(&ticker).await.unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 
 #[tokio::test]
-async fn answers_that_cannot_be_used_are_told_apart_and_not_kept() {
+async fn invalid_responses_are_distinguished_and_not_cached() {
     let half = facts().to_string()[..400].to_owned();
     let other = json!({"cik": 7, "facts": {"us-gaap": {"Assets": {"units": {}}}}}).to_string();
     let empty = json!({"cik": 42, "facts": {"dei": {}}}).to_string();
-    for (status, body, told) in [
+    for (status, body, message) in [
         (
             200,
             "<html>Request Rate Threshold Exceeded</html>".to_owned(),
-            "is a page instead of data",
+            "is an HTML page instead of data",
         ),
         (200, String::new(), "is empty"),
-        (200, half, "as if a part of it were missing"),
+        (200, half, "is invalid or truncated"),
         (200, empty, "is empty"),
         (200, other, "another company, 7"),
-        (403, "no".to_owned(), "the SEC answered 403"),
-        (404, "no".to_owned(), "the SEC answered 404"),
+        (403, "no".to_owned(), "the SEC returned HTTP 403"),
+        (404, "no".to_owned(), "the SEC returned HTTP 404"),
     ] {
         let server = serve(BTreeMap::from([(FACTS, (status, body))])).await;
         let folder = tempfile::tempdir().unwrap();
         let error =
             edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap_err().to_string();
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(message), "{message}: {error}");
     }
-    // Without the filings there is still something to say, and it says so.
+    // Missing filings only add a note.
     let server = serve(BTreeMap::from([(FACTS, (200, facts().to_string()))])).await;
     let folder = tempfile::tempdir().unwrap();
     let gathered = edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
     assert!(gathered.news.is_empty());
-    let note = "there is no list of filings: the SEC answered 404";
+    let note = "no list of filings: the SEC returned HTTP 404";
     assert!(gathered.notes.contains(&note.to_owned()), "{:?}", gathered.notes);
-    // Nobody is asked twice for the same.
+    // A cached response is not requested again.
     let before = server.asked.lock().unwrap().len();
     edgar(Some(&server), folder.path()).gather(&crust()).await.unwrap();
-    assert_eq!(server.asked.lock().unwrap().len(), before + 1, "only for the filings");
-    let nobody = Edgar {
+    assert_eq!(server.asked.lock().unwrap().len(), before + 1, "only the filings");
+    let unreachable = Edgar {
         base_url: Some("http://127.0.0.1:9".to_owned()),
         ..edgar(Some(&server), tempfile::tempdir().unwrap().path())
     };
-    let error = nobody.gather(&crust()).await.unwrap_err();
+    let error = unreachable.gather(&crust()).await.unwrap_err();
     assert!(matches!(error, EdgarError::Unreachable(_)), "{error}");
 }

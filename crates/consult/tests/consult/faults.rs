@@ -1,10 +1,10 @@
-//! Providers that fail, in all the ways they do.
+//! Failing calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
+use assize_consult::{ConsultCompany, ConsultContext, ConsultState, FlagKind, graph};
 use assize_graph::{Journal, MemoryJournal, RunError, RunOptions};
 use assize_llm::{ErrorKind, ModelError};
 use assize_types::Fingerprint;
@@ -12,11 +12,13 @@ use assize_types::Fingerprint;
 use crate::script::{Part, Script, chamber};
 
 async fn consult(
-    chamber: Chamber,
+    chamber: ConsultContext,
     journal: Option<Arc<dyn Journal>>,
 ) -> Result<ConsultState, RunError> {
-    let company =
-        Company { ticker: Some("CRST".parse().unwrap()), name: Some("Crust Inc.".to_owned()) };
+    let company = ConsultCompany {
+        ticker: Some("CRST".parse().unwrap()),
+        name: Some("Crust Inc.".to_owned()),
+    };
     let options = RunOptions { journal, ..RunOptions::default() };
     graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
 }
@@ -25,21 +27,21 @@ fn count(state: &ConsultState, kind: FlagKind) -> usize {
     state.flags.iter().filter(|flag| flag.kind == kind).count()
 }
 
-/// Whether a call belongs to one of the first moves.
-fn is_of_first_moves(asked: &crate::script::Asked, count: usize) -> bool {
+/// Whether a call belongs to one of the first `count` moves.
+fn call_is_of_first(asked: &crate::script::Asked, count: usize) -> bool {
     is_of_first(&asked.key, count)
 }
 
-/// Seven of fifteen moves lose words for good: they are scored with the rounds completed, and marked.
+/// Entries of seven of fifteen moves fail for good: these moves are scored as partial and marked.
 #[tokio::test]
-async fn moves_with_lasting_failures_are_partial_and_the_rest_is_ranked_with_them() {
+async fn moves_with_failed_entries_are_partial_and_still_ranked() {
     let model = Script::saying(|asked| {
         let unlucky = Fingerprint::of(&asked.key).seed().is_multiple_of(3);
         match &asked.part {
-            // The opening of a debate is what it cannot do without.
+            // A debate cannot continue without its opening.
             Part::Speech(..)
                 if unlucky
-                    && is_of_first_moves(asked, 7)
+                    && call_is_of_first(asked, 7)
                     && !asked.key.ends_with("round-1/critic") =>
             {
                 Some(Err(ModelError::new(ErrorKind::RateLimited, "too many requests")))
@@ -58,14 +60,14 @@ async fn moves_with_lasting_failures_are_partial_and_the_rest_is_ranked_with_the
     let failed = events.iter().filter(|event| event.payload["status"] == "failed").count();
     assert_eq!(failed, partial);
     let marked = events.iter().filter(|event| event.payload["partial"] == true).count();
-    assert_eq!(marked, 7, "the scores of a partial debate say so");
+    assert_eq!(marked, 7, "scores of a partial debate are marked");
 }
 
-/// A judge that fails for good leaves neutral scores, named as such.
+/// A judge whose call fails for good gets neutral scores, marked as neutral.
 #[tokio::test]
-async fn judge_that_fails_for_good_is_neutral_and_flagged() {
+async fn failed_judge_is_neutral_and_flagged() {
     let model = Script::saying(|asked| match asked.key.as_str() {
-        "m2/i3/score" => Some(Err(ModelError::new(ErrorKind::Unreachable, "nobody answers"))),
+        "m2/i3/score" => Some(Err(ModelError::new(ErrorKind::Unreachable, "no answer"))),
         _ => None,
     });
     let journal = Arc::new(MemoryJournal::new());
@@ -77,26 +79,24 @@ async fn judge_that_fails_for_good_is_neutral_and_flagged() {
         .collect();
     assert_eq!(
         flags,
-        [
-            "the scores of D3: NEUTRAL, 5 for each metric: the judge could not be asked: nobody answers"
-        ]
+        ["the scores of D3: NEUTRAL, 5 for each metric: the judge's call failed: no answer"]
     );
     let marked = journal.events().into_iter().find(|event| event.payload["neutral"].is_array());
     assert_eq!(marked.unwrap().payload["neutral"], serde_json::json!(["D3"]));
 }
 
-/// Eight of fifteen are more than half: no report of defaults. Resumed, only what failed is asked again.
+/// Eight of fifteen is more than half: the run fails without a report. On resume only the failed calls are repeated.
 #[tokio::test]
-async fn run_fails_when_more_than_half_of_its_moves_are_affected_and_resume_retries() {
+async fn run_with_most_moves_affected_fails_and_resume_retries() {
     for (count, part) in [(8, "/i1/round-2/D1"), (8, "/i2/score"), (8, "/round-1/critic")] {
         let journal = Arc::new(MemoryJournal::new());
         let failing = Script::saying(move |asked| {
-            let failing = is_of_first_moves(asked, count) && asked.key.ends_with(part);
+            let failing = call_is_of_first(asked, count) && asked.key.ends_with(part);
             failing.then(|| Err(ModelError::new(ErrorKind::RateLimited, "HTTP 429")))
         });
         let error = consult(chamber(&failing, 3, 15), Some(journal.clone())).await.unwrap_err();
         let RunError::Node { source, .. } = error else { panic!("{error}") };
-        let most = source.downcast_ref::<assize_consult::MostMovesAffected>().unwrap();
+        let most = source.downcast_ref::<assize_consult::TooManyMovesAffected>().unwrap();
         assert_eq!((most.affected, most.total, most.error.as_str()), (8, 15, "HTTP 429"), "{part}");
         let healthy = Script::usual();
         let state = consult(chamber(&healthy, 3, 15), Some(journal)).await.unwrap();
@@ -111,20 +111,20 @@ async fn run_fails_when_more_than_half_of_its_moves_are_affected_and_resume_retr
     }
 }
 
-/// One below the limit: seven of fifteen.
+/// Seven of fifteen, just below the limit.
 #[tokio::test]
-async fn run_with_just_under_half_of_its_moves_affected_has_a_report() {
+async fn run_with_under_half_of_its_moves_affected_has_a_report() {
     let model = Script::saying(|asked| {
-        let failing = is_of_first_moves(asked, 7) && asked.key.ends_with("/i2/score");
+        let failing = call_is_of_first(asked, 7) && asked.key.ends_with("/i2/score");
         failing.then(|| Err(ModelError::new(ErrorKind::Server, "it broke")))
     });
     let state = consult(chamber(&model, 1, 15), None).await.unwrap();
     assert_eq!(state.ranked.unwrap().recommended_moves.len(), 3);
 }
 
-/// Three of five analysts cannot be asked: nine of fifteen moves are lost.
+/// The calls of three of five analysts fail: nine of fifteen moves are lost.
 #[tokio::test]
-async fn moves_that_analysts_could_not_propose_count_as_affected() {
+async fn moves_never_proposed_count_as_affected() {
     let journal = Arc::new(MemoryJournal::new());
     let failing = Script::saying(|asked| match &asked.part {
         Part::Proposal(..3, _) => Some(Err(ModelError::new(ErrorKind::Unreachable, "refused"))),
@@ -150,20 +150,20 @@ fn keys(model: &Script) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_provider_that_dies_in_the_middle_ends_the_run_which_goes_on_when_it_is_back() {
+async fn run_resumes_after_a_provider_outage_without_repeating_calls() {
     let journal = Arc::new(MemoryJournal::new());
     let made = AtomicUsize::new(0);
     let dying = Script::saying(move |_| match made.fetch_add(1, Ordering::SeqCst) {
         ..400 => None,
-        _ => Some(Err(ModelError::new(ErrorKind::Unreachable, "nobody answers"))),
+        _ => Some(Err(ModelError::new(ErrorKind::Unreachable, "no answer"))),
     });
     let error = consult(chamber(&dying, 10, 15), Some(journal.clone())).await.unwrap_err();
-    assert!(error.to_string().contains("nobody answers"), "{error}");
+    assert!(error.to_string().contains("no answer"), "{error}");
     let back = Script::usual();
     let state = consult(chamber(&back, 10, 15), Some(journal)).await.unwrap();
     assert_eq!(state.spent.calls, 924);
-    assert_eq!(back.calls(), 924 - 400, "no answered call is asked again");
-    // Judges of conversations that broke off were asked about those, under keys of their own.
+    assert_eq!(back.calls(), 924 - 400, "no answered call is repeated");
+    // Judges of partial conversations were called under separate keys.
     let whole = |key: &String| !key.contains("/after-");
     let all: BTreeSet<String> =
         keys(&dying).union(&keys(&back)).filter(|key| whole(key)).cloned().collect();
@@ -171,23 +171,23 @@ async fn a_provider_that_dies_in_the_middle_ends_the_run_which_goes_on_when_it_i
 }
 
 #[tokio::test]
-async fn scores_that_nobody_can_read_are_neutral_and_loud() {
+async fn unparsable_scores_are_neutral_and_flagged() {
     let model = Script::saying(|asked| match &asked.part {
         Part::Score(..) => Some(Ok("It depends.".to_owned())),
         _ => None,
     });
     let state = consult(chamber(&model, 1, 15), None).await.unwrap();
     assert!(state.policy_scores.iter().all(|verdict| verdict.total_score == 60));
-    // Each judge of each move, and all of it.
+    // Each judge of each move, and one flag for the whole report.
     assert_eq!(count(&state, FlagKind::Assumed), 45 + 1);
-    // All are equal, which decides nothing but the order in which they are named.
+    // All totals are equal, so the moves keep their order.
     assert_eq!(count(&state, FlagKind::Tie), 1 + 3);
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1", "m2", "m3"]);
 }
 
-/// Out of range is asked again, and never made to fit in silence.
+/// An out-of-range score is requested again, never clamped.
 #[tokio::test]
-async fn a_score_out_of_range_is_asked_again() {
+async fn out_of_range_score_is_requested_again() {
     let wrong = r#"{"reasoning": "Great.", "impact": 11, "feasibility": 5, "risk_adjusted_return": 5, "strategic_alignment": 5}"#;
     let model = Script::saying(move |asked| match &asked.part {
         Part::Score(who, of) if who == "D1" && of == "m1" && asked.key.ends_with("/score") => {
@@ -203,23 +203,19 @@ async fn a_score_out_of_range_is_asked_again() {
     assert_eq!(count(&state, FlagKind::Repaired), 0);
 }
 
-/// Nothing came of a whole layer: the run ends, and asks anew when it goes on.
+/// If a whole layer yields nothing, the run ends, and a resumed run requests it again.
 #[tokio::test]
-async fn a_layer_of_which_nothing_came_is_asked_anew_when_the_run_goes_on() {
+async fn failed_layer_is_requested_again_on_resume() {
     let broken = || Some(Err(ModelError::new(ErrorKind::Server, "it broke")));
     let garbage = || Some(Ok("I would rather not.".to_owned()));
     type Lines = fn(&crate::script::Asked) -> bool;
     let cases: [(Lines, bool, &str); 4] = [
         (|asked| asked.key.ends_with("/round-1/critic"), true, "affect 8 of 15 moves"),
-        (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst gave a move"),
-        (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst gave a move"),
-        (
-            |asked| matches!(asked.part, Part::Inference("F1")),
-            false,
-            "does not have the asked shape",
-        ),
+        (|asked| matches!(asked.part, Part::Proposal(..)), true, "no analyst proposed a move"),
+        (|asked| matches!(asked.part, Part::Proposal(..)), false, "no analyst proposed a move"),
+        (|asked| matches!(asked.part, Part::Inference("F1")), false, "does not match the schema"),
     ];
-    for (fails, breaks, told) in cases {
+    for (fails, breaks, message) in cases {
         let journal = Arc::new(MemoryJournal::new());
         let dying = Script::saying(move |asked| match fails(asked) {
             true if breaks => broken(),
@@ -227,17 +223,17 @@ async fn a_layer_of_which_nothing_came_is_asked_anew_when_the_run_goes_on() {
             false => None,
         });
         let error = consult(chamber(&dying, 1, 15), Some(journal.clone())).await.unwrap_err();
-        assert!(error.to_string().contains(told), "{told}: {error}");
+        assert!(error.to_string().contains(message), "{message}: {error}");
         let healthy = Script::usual();
         let state = consult(chamber(&healthy, 1, 15), Some(journal)).await.unwrap();
-        assert_eq!(state.policy_scores.len(), 15, "{told}");
-        assert!(healthy.calls() <= 9 + 15 * 7, "{told}: {}", healthy.calls());
+        assert_eq!(state.policy_scores.len(), 15, "{message}");
+        assert!(healthy.calls() <= 9 + 15 * 7, "{message}: {}", healthy.calls());
     }
 }
 
-/// What the provider will not take of one call costs that call alone.
+/// A request that the provider rejects affects only its own call.
 #[tokio::test]
-async fn a_call_that_is_not_taken_costs_nothing_but_itself() {
+async fn rejected_request_affects_only_its_call() {
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/score" | "m2/i2/score-blind" | "m3/i3/round-2/critic" => {
             Some(Err(ModelError::new(ErrorKind::BadRequest, "not that")))

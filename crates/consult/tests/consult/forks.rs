@@ -1,16 +1,16 @@
-//! Consultations that start from an earlier one and go another way.
+//! Forked consultations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_consult::{ConsultState, FlagKind, Turning, graph};
-use assize_graph::{Fork, Journal, MemoryJournal, RunOptions};
+use assize_consult::{ConsultFork, ConsultState, FlagKind, graph};
+use assize_graph::{ForkJournal, Journal, MemoryJournal, RunOptions};
 
 use crate::pipeline::{crust, flags};
 use crate::script::{Asked, Script, chamber};
 
-/// A run with these turnings; gives what was asked besides.
-async fn run(turnings: &[Turning], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
+/// Runs with these changes; returns the state and the calls made.
+async fn run(turnings: &[ConsultFork], journal: Arc<dyn Journal>) -> (ConsultState, Vec<Asked>) {
     let model = Script::usual();
     let mut chamber = chamber(&model, 5, 15);
     chamber.turnings = turnings.to_vec();
@@ -20,22 +20,22 @@ async fn run(turnings: &[Turning], journal: Arc<dyn Journal>) -> (ConsultState, 
     (state, asked)
 }
 
-/// A fork of what is in a journal.
+/// Forks the run of a journal.
 async fn fork(
     of: &MemoryJournal,
-    turnings: &[Turning],
+    turnings: &[ConsultFork],
 ) -> (ConsultState, Vec<Asked>, Arc<MemoryJournal>) {
     let own = Arc::new(MemoryJournal::new());
     let at = &turnings.last().unwrap().at;
     let spared = of.records().into_iter().filter(|record| at.spares(&record.key));
-    let (state, asked) = run(turnings, Arc::new(Fork::new(own.clone(), spared))).await;
+    let (state, asked) = run(turnings, Arc::new(ForkJournal::new(own.clone(), spared))).await;
     (state, asked, own)
 }
 
-fn turning(at: &str, told: &[(&str, &str)]) -> Turning {
+fn turning(at: &str, personas: &[(&str, &str)]) -> ConsultFork {
     let personas: BTreeMap<String, String> =
-        told.iter().map(|(who, words)| ((*who).to_owned(), (*words).to_owned())).collect();
-    Turning { from: "consult-first".to_owned(), at: at.parse().unwrap(), personas }
+        personas.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect();
+    ConsultFork { from: "consult-first".to_owned(), at: at.parse().unwrap(), personas }
 }
 
 fn keys(asked: &[Asked]) -> Vec<&str> {
@@ -45,7 +45,7 @@ fn keys(asked: &[Asked]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_fork_asks_one_debate_from_its_round_on_and_takes_the_rest_over() {
+async fn fork_repeats_one_debate_from_its_round_and_reuses_the_rest() {
     let first = Arc::new(MemoryJournal::new());
     let (before, _) = run(&[], first.clone()).await;
     let kind = turning("m3/round-4", &[("critic", "You are the critic, and kind.")]);
@@ -69,11 +69,11 @@ async fn a_fork_asks_one_debate_from_its_round_on_and_takes_the_rest_over() {
     assert_eq!(
         flags(&after, FlagKind::Forked),
         [
-            "m3 m3 was debated anew from round 4 on, with other words for critic; all else was taken \
-          over from consult-first"
+            "m3 m3 debated again from round 4 on, with new personas for critic; everything else reused \
+          from consult-first"
         ]
     );
-    // A fork of the fork keeps what it changed, where it is not changed again.
+    // A fork of the fork keeps its changes, unless they are overridden.
     let bold = turning("m3/round-5", &[("D1", "You are bold.")]);
     let (_, asked, _) = fork(&second, &[kind.clone(), bold]).await;
     assert_eq!(asked.len(), 9);
@@ -84,17 +84,17 @@ async fn a_fork_asks_one_debate_from_its_round_on_and_takes_the_rest_over() {
     assert!(tail("m3/i1/round-5/critic").starts_with("You are the critic, and kind."));
     assert!(tail("m3/i1/round-5/D1").starts_with("You are D1, Growth Strategist. You are bold."));
     assert!(tail("m3/i1/score").contains("You are bold.") && !tail("m3/i2/score").contains("bold"));
-    // And elsewhere, too.
+    // The second fork may also change another move.
     let (_, asked, _) = fork(&second, &[kind, turning("m5", &[])]).await;
     assert_eq!(asked.len(), 31);
     assert!(asked.iter().all(|one| one.key.starts_with("m5/")));
 }
 
 #[tokio::test]
-async fn a_round_of_all_moves_can_be_the_place() {
+async fn fork_point_may_be_a_round_of_all_moves() {
     let first = Arc::new(MemoryJournal::new());
     run(&[], first.clone()).await;
     let (after, asked, _) = fork(&first, &[turning("round-5", &[])]).await;
     assert_eq!(asked.len(), 15 * 9);
-    assert!(flags(&after, FlagKind::Forked)[0].starts_with("- every move was debated anew"));
+    assert!(flags(&after, FlagKind::Forked)[0].starts_with("- every move debated again"));
 }

@@ -1,6 +1,6 @@
-//! A consultation, with everything that is not ours played by a script or a server of our own.
+//! Consultations with a scripted model and a fake SEC server.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod edgar;
 mod faults;

@@ -1,4 +1,4 @@
-//! Debates inside real sandboxes, which ask this process for every answer.
+//! Debates in real sandboxes, whose model calls this process answers.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -6,39 +6,43 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use assize_config::{Isolation, Limits};
-use assize_consult::{Chamber, Company, ConsultState, FlagKind, graph};
-use assize_consult::{Debates, InSandboxes, ModelProxy, ModelSource, install};
-use assize_debate::{Job, MoveDocument};
+use assize_config::{Isolation, SandboxLimits};
+use assize_consult::{ConsultCompany, ConsultContext, ConsultState, FlagKind, graph};
+use assize_consult::{DebateRunner, ModelProxy, ModelSource, SandboxedDebates, install};
+use assize_debate::{DebateSpec, MoveDocument};
 use assize_graph::{NodeError, RunError, RunOptions};
-use assize_llm::{ErrorKind, ModelError, Request, Response};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, ModelResponse};
 use assize_sandbox::jail::Jail;
 use assize_sandbox::{
-    Backend, Command, Enforcement, Event, Identity, Key, Language, Manager, Sandbox, SandboxError,
-    Spec, Started,
+    Backend, Enforcement, Language, ProgramCommand, ProgramEvent, Sandbox, SandboxError,
+    SandboxIdentity, SandboxKey, SandboxManager, SandboxSpec, StartedSandbox,
 };
 use assize_types::Cancel;
 use async_trait::async_trait;
 
 use crate::script::{Part, Script, chamber};
 
-/// A jail that can be told to refuse.
+/// Jail backend that can be set to fail.
 #[derive(Debug)]
-struct Moody {
+struct FailingJail {
     jail: Jail,
-    refuses: AtomicBool,
+    fails: AtomicBool,
     made: AtomicUsize,
 }
 
 #[async_trait]
-impl Backend for Moody {
+impl Backend for FailingJail {
     fn isolation(&self) -> Isolation {
         self.jail.isolation()
     }
 
-    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
-        if self.refuses.load(Ordering::SeqCst) {
-            return Err(SandboxError::Broke("it was told to".to_owned()));
+    async fn start(
+        &self,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(SandboxError::Broke("it is set to fail".to_owned()));
         }
         self.made.fetch_add(1, Ordering::SeqCst);
         self.jail.start(identity, spec).await
@@ -57,30 +61,34 @@ impl Backend for Moody {
     }
 }
 
-struct House {
+struct Fixture {
     folder: tempfile::TempDir,
-    backend: Arc<Moody>,
-    manager: Arc<Manager>,
+    backend: Arc<FailingJail>,
+    manager: Arc<SandboxManager>,
 }
 
-impl House {
-    async fn new() -> House {
+impl Fixture {
+    async fn new() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let jail = Jail::new(Vec::new());
-        let backend =
-            Arc::new(Moody { jail, refuses: AtomicBool::new(false), made: AtomicUsize::new(0) });
+        let backend = Arc::new(FailingJail {
+            jail,
+            fails: AtomicBool::new(false),
+            made: AtomicUsize::new(0),
+        });
         let dynamic: Arc<dyn Backend> = backend.clone();
-        let manager = Manager::open(folder.path().join("makers"), dynamic, &[]).await.unwrap();
+        let manager =
+            SandboxManager::open(folder.path().join("makers"), dynamic, &[]).await.unwrap();
         let manager = Arc::new(manager);
-        House { folder, backend, manager }
+        Fixture { folder, backend, manager }
     }
 
-    fn debates(&self, may_do_without: bool) -> Arc<InSandboxes> {
-        let limits = Limits { cpu_millis: 1000, ..Limits::default() };
+    fn debates(&self, may_do_without: bool) -> Arc<SandboxedDebates> {
+        let limits = SandboxLimits { cpu_millis: 1000, ..SandboxLimits::default() };
         let layer = install(&self.folder.path().join("programs")).unwrap();
-        let spec = Spec { limits, ..Spec::default() };
+        let spec = SandboxSpec { limits, ..SandboxSpec::default() };
         let (manager, run) = (self.manager.clone(), "consult-test".to_owned());
-        Arc::new(InSandboxes {
+        Arc::new(SandboxedDebates {
             manager,
             spec,
             layer,
@@ -91,20 +99,20 @@ impl House {
         })
     }
 
-    /// Sandboxes that are a weaker boundary than was meant.
-    fn weaker(&self, message: &str) -> Arc<InSandboxes> {
+    /// Sandboxes with a warning about weaker isolation.
+    fn weaker(&self, message: &str) -> Arc<SandboxedDebates> {
         let debates = Arc::into_inner(self.debates(false)).unwrap();
-        Arc::new(InSandboxes { weaker: Some(message.to_owned()), ..debates })
+        Arc::new(SandboxedDebates { weaker: Some(message.to_owned()), ..debates })
     }
 
-    fn chamber(&self, model: &Arc<Script>, may_do_without: bool) -> Chamber {
+    fn chamber(&self, model: &Arc<Script>, may_do_without: bool) -> ConsultContext {
         let debates = self.debates(may_do_without);
-        Chamber { debates, ..small(model) }
+        ConsultContext { debates, ..small(model) }
     }
 }
 
-/// Two analysts with one move each, and three rounds.
-fn small(model: &Arc<Script>) -> Chamber {
+/// A small consultation: two analysts with one move each, and three rounds.
+fn small(model: &Arc<Script>) -> ConsultContext {
     let mut chamber = chamber(model, 3, 2);
     chamber.personas.analysts.truncate(2);
     chamber.moves = 1;
@@ -118,17 +126,18 @@ fn one_move(asked: &crate::script::Asked) -> Option<Result<String, assize_llm::M
     }
 }
 
-async fn consult(chamber: Chamber) -> Result<ConsultState, RunError> {
-    let company = Company { ticker: Some("BRK.B".parse().unwrap()), name: None };
+async fn consult(chamber: ConsultContext) -> Result<ConsultState, RunError> {
+    let company = ConsultCompany { ticker: Some("BRK.B".parse().unwrap()), name: None };
     graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), RunOptions::default()).await
 }
 
-/// Does something in the sandbox of the first move, while its debate waits for an answer.
-fn in_the_first(manager: &Manager, what: impl AsyncFnOnce(Sandbox)) {
-    let key = Key { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
+/// Runs `action` in the sandbox of the first move, while its debate waits for an answer.
+fn in_first_sandbox(manager: &SandboxManager, action: impl AsyncFnOnce(Sandbox)) {
+    let key =
+        SandboxKey { run: Some("consult-test".to_owned()), name: "negotiate-brk-b-m1".to_owned() };
     tokio::task::block_in_place(|| {
         tokio::runtime::Handle::current().block_on(async {
-            what(manager.get(&key).await.unwrap().unwrap()).await;
+            action(manager.get(&key).await.unwrap().unwrap()).await;
         });
     });
 }
@@ -142,12 +151,12 @@ fn asked(model: &Script) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_debate_in_a_sandbox_comes_to_the_same_as_one_in_this_process() {
-    let house = House::new().await;
+async fn sandboxed_debate_equals_one_in_process() {
+    let fixture = Fixture::new().await;
     let here = Script::saying(one_move);
     let expected = consult(small(&here)).await.unwrap();
-    // While it debates, it is there under its name and labels, and what was said is in its files.
-    let manager = house.manager.clone();
+    // During the debate, the sandbox is listed with its name and labels.
+    let manager = fixture.manager.clone();
     let there = Script::saying(move |asked| {
         if asked.key == "m2/i3/score" {
             let labels = BTreeMap::from([("move".to_owned(), "m2".to_owned())]);
@@ -157,31 +166,31 @@ async fn a_debate_in_a_sandbox_comes_to_the_same_as_one_in_this_process() {
         }
         one_move(asked)
     });
-    let state = consult(house.chamber(&there, false)).await.unwrap();
+    let state = consult(fixture.chamber(&there, false)).await.unwrap();
     assert_eq!(state.policy_scores, expected.policy_scores);
     assert_eq!(state.ranked, expected.ranked);
     assert_eq!(asked(&there), asked(&here));
     assert_eq!(state.spent, expected.spent);
     assert!(!state.flags.iter().any(|flag| flag.kind == FlagKind::NoIsolation));
-    // Each had one of its own, and nothing is left of them.
-    assert_eq!(house.backend.made.load(Ordering::SeqCst), 2);
-    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+    // Each debate had its own sandbox, and all are removed.
+    assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 2);
+    assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_dies_in_round_6_is_made_anew_and_nothing_is_asked_twice() {
-    let house = House::new().await;
-    let manager = house.manager.clone();
+async fn failed_sandbox_is_replaced_without_repeating_calls() {
+    let fixture = Fixture::new().await;
+    let manager = fixture.manager.clone();
     let killed = AtomicBool::new(false);
     let model = Script::saying(move |asked| {
         if asked.key == "m1/i2/round-6/D2" && !killed.swap(true, Ordering::SeqCst) {
-            in_the_first(&manager, async |sandbox| sandbox.end().await);
+            in_first_sandbox(&manager, async |sandbox| sandbox.end().await);
         }
         one_move(asked)
     });
-    let longer = |chamber: Chamber| Chamber { rounds: 7, ..chamber };
-    let state = consult(longer(house.chamber(&model, false))).await.unwrap();
-    assert_eq!(house.backend.made.load(Ordering::SeqCst), 3);
+    let longer = |chamber: ConsultContext| ConsultContext { rounds: 7, ..chamber };
+    let state = consult(longer(fixture.chamber(&model, false))).await.unwrap();
+    assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 3);
     assert_eq!(state.policy_scores.len(), 2);
     let keys = asked(&model);
     let once: std::collections::BTreeSet<&String> = keys.iter().collect();
@@ -191,11 +200,11 @@ async fn a_sandbox_that_dies_in_round_6_is_made_anew_and_nothing_is_asked_twice(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_sandbox_it_is_held_here_only_where_that_is_allowed() {
-    let house = House::new().await;
-    house.backend.refuses.store(true, Ordering::SeqCst);
+async fn in_process_debate_requires_permission() {
+    let fixture = Fixture::new().await;
+    fixture.backend.fails.store(true, Ordering::SeqCst);
     let model = Script::saying(one_move);
-    let state = consult(house.chamber(&model, true)).await.unwrap();
+    let state = consult(fixture.chamber(&model, true)).await.unwrap();
     let flags: Vec<&str> = state
         .flags
         .iter()
@@ -203,29 +212,32 @@ async fn without_a_sandbox_it_is_held_here_only_where_that_is_allowed() {
         .map(|flag| flag.message.as_str())
         .collect();
     assert_eq!(flags.len(), 2);
-    assert!(flags[0].contains("no sandbox could be made") && flags[0].contains("it was told to"));
-    let error = consult(house.chamber(&Script::saying(one_move), false)).await.unwrap_err();
-    assert!(error.to_string().contains("it was told to"), "{error}");
+    assert!(
+        flags[0].contains("no sandbox could be made") && flags[0].contains("it is set to fail")
+    );
+    let error = consult(fixture.chamber(&Script::saying(one_move), false)).await.unwrap_err();
+    assert!(error.to_string().contains("it is set to fail"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn weaker_boundary_is_flagged_once_for_all_moves() {
-    let house = House::new().await;
+async fn weaker_isolation_is_flagged_once_for_all_moves() {
+    let fixture = Fixture::new().await;
     let model = Script::saying(one_move);
-    let chamber = Chamber { debates: house.weaker("debates ran in a jail"), ..small(&model) };
+    let chamber =
+        ConsultContext { debates: fixture.weaker("debates ran in a jail"), ..small(&model) };
     let state = consult(chamber).await.unwrap();
     let flags: Vec<&assize_consult::Flag> =
         state.flags.iter().filter(|flag| flag.kind == FlagKind::WeakerIsolation).collect();
     assert_eq!(flags.len(), 1, "{flags:?}");
     assert_eq!((flags[0].message.as_str(), &flags[0].move_id), ("debates ran in a jail", &None));
-    let report = assize_consult::Report::from(&state);
+    let report = assize_consult::ConsultReport::from(&state);
     assert!(report.to_markdown().contains("> **Note: debates ran in a jail.**"));
     assert!(report.to_html().contains("<b>weaker isolation</b>: debates ran in a jail"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_cannot_be_asked_ends_the_run_and_not_only_the_debate() {
-    let house = House::new().await;
+async fn authentication_error_ends_the_whole_run() {
+    let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-2/D1" => Some(Err(assize_llm::ModelError::new(
             assize_llm::ErrorKind::Unauthorized,
@@ -233,13 +245,13 @@ async fn a_model_that_cannot_be_asked_ends_the_run_and_not_only_the_debate() {
         ))),
         _ => one_move(asked),
     });
-    let error = consult(house.chamber(&model, false)).await.unwrap_err();
+    let error = consult(fixture.chamber(&model, false)).await.unwrap_err();
     assert!(error.to_string().contains("the key is gone"), "{error}");
-    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+    assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
 
 #[test]
-fn the_program_is_put_where_sandboxes_see_it_once() {
+fn negotiator_is_installed_once() {
     let folder = tempfile::tempdir().unwrap();
     let first = install(folder.path()).unwrap();
     let again = install(folder.path()).unwrap();
@@ -248,38 +260,38 @@ fn the_program_is_put_where_sandboxes_see_it_once() {
     assert_eq!((count(folder.path()), count(&first.from)), (1, 1));
 }
 
-/// Whatever comes out of a sandbox: only what the answers come to counts.
+/// The verdict of a sandbox must follow from the recorded answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_lies_is_not_believed() {
-    let house = House::new().await;
+async fn forged_verdict_from_a_sandbox_is_rejected() {
+    let fixture = Fixture::new().await;
     let honest = consult(small(&Script::saying(one_move))).await.unwrap();
     let mut verdict = (*honest.policy_scores[0]).clone();
     verdict.total_score = 120;
-    let folder = house.folder.path().join("liar");
+    let folder = fixture.folder.path().join("liar");
     std::fs::create_dir(&folder).unwrap();
-    let said = folder.join("verdict.json");
-    std::fs::write(&said, serde_json::to_vec(&verdict).unwrap()).unwrap();
+    let forged = folder.join("verdict.json");
+    std::fs::write(&forged, serde_json::to_vec(&verdict).unwrap()).unwrap();
     let program = folder.join("negotiator");
     std::fs::write(&program, "#!/bin/sh\ncat \"$(dirname \"$0\")/verdict.json\"\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let layer = assize_sandbox::Layer::of(&folder).unwrap();
-    let debates = Arc::into_inner(house.debates(false)).unwrap();
-    let debates = Arc::new(InSandboxes { layer, ..debates });
+    let layer = assize_sandbox::SandboxLayer::of(&folder).unwrap();
+    let debates = Arc::into_inner(fixture.debates(false)).unwrap();
+    let debates = Arc::new(SandboxedDebates { layer, ..debates });
     let model = Script::saying(one_move);
-    let error = consult(Chamber { debates, ..small(&model) }).await.unwrap_err().to_string();
-    assert!(error.contains("what the debate came to cannot be read"), "{error}");
-    assert!(error.contains("nobody was asked"), "{error}");
+    let error = consult(ConsultContext { debates, ..small(&model) }).await.unwrap_err().to_string();
+    assert!(error.contains("invalid verdict from the sandbox"), "{error}");
+    assert!(error.contains("no recorded answer for"), "{error}");
 }
 
-/// Seen from the host: it is there, has its files, and is gone.
+/// The host can read and write files in the sandbox, and removes it at the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn sandbox_lifecycle_create_write_read_delete() {
-    let house = House::new().await;
-    let manager = house.manager.clone();
+    let fixture = Fixture::new().await;
+    let manager = fixture.manager.clone();
     let model = Script::saying(move |asked| {
-        // Before anybody has answered, the opening is in every log.
+        // Before the first answer, every conversation file has the opening.
         if asked.key == "m1/i1/round-1/D1" {
-            in_the_first(&manager, async |sandbox| {
+            in_first_sandbox(&manager, async |sandbox| {
                 sandbox.write("/workspace/note.txt", b"hello").await.unwrap();
                 assert_eq!(sandbox.read("/workspace/note.txt", 100).await.unwrap(), b"hello");
                 for log in ["i1", "i2", "i3"] {
@@ -292,86 +304,86 @@ async fn sandbox_lifecycle_create_write_read_delete() {
         }
         one_move(asked)
     });
-    consult(house.chamber(&model, false)).await.unwrap();
-    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+    consult(fixture.chamber(&model, false)).await.unwrap();
+    assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
 }
 
-/// Many times what was asked for is cut off, and the debate goes on.
+/// An answer many times longer than requested is truncated, and the debate continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_book_instead_of_an_answer_is_cut_off() {
-    let house = House::new().await;
+async fn oversized_answer_is_truncated() {
+    let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-1/D1" => Some(Ok("word ".repeat(300_000))),
         _ => one_move(asked),
     });
-    let state = consult(house.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.chamber(&model, false)).await.unwrap();
     let log = &state.policy_scores[0].conversation_logs.values().next().unwrap();
     assert!(log[1].cut_off && log[1].content.len() < 40_000);
     assert!(!log[2].cut_off && log.len() == 6);
 }
 
-/// Ended from outside, as the kernel does when memory is short: the debate goes on in another.
+/// A negotiator killed from outside, as by the kernel when memory is short: the debate continues in a new sandbox.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_is_killed_in_its_sandbox_is_started_again() {
-    let house = House::new().await;
-    let manager = house.manager.clone();
+async fn killed_negotiator_is_restarted_in_a_new_sandbox() {
+    let fixture = Fixture::new().await;
+    let manager = fixture.manager.clone();
     let killed = AtomicBool::new(false);
     let model = Script::saying(move |asked| {
         if asked.key == "m1/i2/round-2/D2" && !killed.swap(true, Ordering::SeqCst) {
-            in_the_first(&manager, async |sandbox| {
-                let kill = Command::new("/bin/sh").args(["-c", "kill -9 -1"]);
+            in_first_sandbox(&manager, async |sandbox| {
+                let kill = ProgramCommand::new("/bin/sh").args(["-c", "kill -9 -1"]);
                 let mut running = sandbox.exec(kill).await.unwrap();
-                while !matches!(running.next().await, Ok(Event::Ended(_)) | Err(_)) {}
+                while !matches!(running.next().await, Ok(ProgramEvent::Ended(_)) | Err(_)) {}
             });
         }
         one_move(asked)
     });
-    let state = consult(house.chamber(&model, false)).await.unwrap();
-    assert_eq!(house.backend.made.load(Ordering::SeqCst), 3);
+    let state = consult(fixture.chamber(&model, false)).await.unwrap();
+    assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 3);
     let keys = asked(&model);
     let once: std::collections::BTreeSet<&String> = keys.iter().collect();
     assert_eq!((once.len(), state.policy_scores.len()), (keys.len(), 2));
 }
 
-/// Cancels the debate and ends its sandbox, instead of an answer.
+/// Model source that cancels the debate and ends its sandbox instead of answering.
 struct Breaking {
-    manager: Arc<Manager>,
+    manager: Arc<SandboxManager>,
     cancel: Cancel,
 }
 
 #[async_trait]
 impl ModelSource for Breaking {
-    async fn ask(&self, _: &str, _: &Request) -> Result<Response, ModelError> {
+    async fn ask(&self, _: &str, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.cancel.cancel("enough");
-        in_the_first(&self.manager, async |sandbox| sandbox.end().await);
+        in_first_sandbox(&self.manager, async |sandbox| sandbox.end().await);
         Err(ModelError::new(ErrorKind::Connection, "it broke"))
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_debate_is_not_retried_in_another_sandbox() {
-    let house = House::new().await;
+    let fixture = Fixture::new().await;
     let (move_id, content) = ("m1".to_owned(), "Open it.".to_owned());
-    let job = Job {
+    let job = DebateSpec {
         move_document: MoveDocument { move_id, content },
-        company: assize_debate::Company {
+        company: assize_debate::DebateCompany {
             ticker: Some("BRK.B".to_owned()),
-            ..assize_debate::Company::default()
+            ..assize_debate::DebateCompany::default()
         },
-        personas: assize_debate::Personas::default(),
+        personas: assize_debate::DebatePersonas::default(),
         max_rounds: 3,
-        options: assize_debate::Options::default(),
+        options: assize_debate::DebateOptions::default(),
         changes: Vec::new(),
     };
     let cancel = Cancel::new();
-    let source = Breaking { manager: house.manager.clone(), cancel: cancel.clone() };
+    let source = Breaking { manager: fixture.manager.clone(), cancel: cancel.clone() };
     let proxy = Arc::new(ModelProxy::new(Arc::new(source), &job));
-    let error = house.debates(false).hold(&job, proxy, &cancel).await.unwrap_err();
+    let error = fixture.debates(false).hold(&job, proxy, &cancel).await.unwrap_err();
     assert!(
         matches!(&error, NodeError::Stop(RunError::Cancelled { reason }) if reason.to_string() == "enough"),
         "{error:?}"
     );
-    assert_eq!(house.backend.made.load(Ordering::SeqCst), 1);
+    assert_eq!(fixture.backend.made.load(Ordering::SeqCst), 1);
 }
 
 fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::ModelError>> {
@@ -379,13 +391,13 @@ fn broken(kind: assize_llm::ErrorKind) -> Option<Result<String, assize_llm::Mode
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_fails_in_the_first_round_leaves_the_rest_of_the_debate() {
-    let house = House::new().await;
+async fn failed_first_answer_ends_only_its_conversation() {
+    let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m1/i1/round-1/D1" => broken(assize_llm::ErrorKind::Server),
         _ => one_move(asked),
     });
-    let state = consult(house.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.chamber(&model, false)).await.unwrap();
     assert_eq!(state.policy_scores.len(), 2);
     let partial: Vec<&str> = (state.flags.iter())
         .filter(|flag| flag.kind == FlagKind::Partial)
@@ -395,34 +407,34 @@ async fn whoever_fails_in_the_first_round_leaves_the_rest_of_the_debate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_move_that_nobody_can_open_is_left_out_and_named() {
-    let house = House::new().await;
+async fn move_with_a_failed_opening_is_left_out_and_flagged() {
+    let fixture = Fixture::new().await;
     let model = Script::saying(|asked| match asked.key.as_str() {
         "m2/round-1/critic" => broken(assize_llm::ErrorKind::Declined),
         _ => one_move(asked),
     });
-    let state = consult(house.chamber(&model, false)).await.unwrap();
+    let state = consult(fixture.chamber(&model, false)).await.unwrap();
     assert_eq!(state.ranked.unwrap().recommended_moves, ["m1"]);
     let flag = state.flags.iter().find(|flag| flag.kind == FlagKind::NotDebated).unwrap();
     assert!(flag.message.starts_with("m2 was not debated"), "{}", flag.message);
-    // Where none can be opened there is nothing to recommend.
+    // If no debate can be opened, the run fails.
     let silent = Script::saying(|asked| match asked.key.ends_with("/round-1/critic") {
         true => broken(assize_llm::ErrorKind::Declined),
         false => one_move(asked),
     });
-    let error = consult(house.chamber(&silent, false)).await.unwrap_err();
+    let error = consult(fixture.chamber(&silent, false)).await.unwrap_err();
     assert!(error.to_string().contains("failed calls affect 2 of 2 moves"), "{error}");
 }
 
-/// Judges of both moves fail for good: the run fails, and makes those calls again when it is resumed.
+/// A judge of each of the two moves fails for good: the run fails, and a resumed run repeats those calls.
 #[tokio::test(flavor = "multi_thread")]
-async fn scores_that_failed_are_asked_for_again_when_the_run_is_resumed() {
-    let house = House::new().await;
+async fn failed_scores_are_requested_again_on_resume() {
+    let fixture = Fixture::new().await;
     let journal = Arc::new(assize_graph::MemoryJournal::new());
     let run = async |model: &Arc<Script>| {
-        let company = Company { ticker: Some("BRK.B".parse().unwrap()), name: None };
+        let company = ConsultCompany { ticker: Some("BRK.B".parse().unwrap()), name: None };
         let options = RunOptions::with_journal(journal.clone());
-        let chamber = house.chamber(model, false);
+        let chamber = fixture.chamber(model, false);
         graph(Arc::new(chamber)).unwrap().run(ConsultState::new(company), options).await
     };
     let model = Script::saying(|asked| match asked.key.as_str() {
@@ -431,12 +443,12 @@ async fn scores_that_failed_are_asked_for_again_when_the_run_is_resumed() {
     });
     let error = run(&model).await.unwrap_err();
     assert!(error.to_string().contains("affect 2 of 2 moves"), "{error}");
-    assert!(house.manager.list(&BTreeMap::new()).unwrap().is_empty());
+    assert!(fixture.manager.list(&BTreeMap::new()).unwrap().is_empty());
     let healthy = Script::saying(one_move);
     let state = run(&healthy).await.unwrap();
     assert_eq!(state.policy_scores.len(), 2);
     assert!(state.policy_scores.iter().all(|verdict| verdict.affected_by().is_none()));
-    // How far the judges beside them came meanwhile is another matter.
+    // Only the failed judges are compared: the others may or may not have finished.
     let again: Vec<String> = (healthy.asked.lock().unwrap().iter())
         .map(|asked| asked.key.clone())
         .filter(|key| key.contains("/i2/"))

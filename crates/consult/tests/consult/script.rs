@@ -1,22 +1,22 @@
-//! A model that plays everybody, and remembers what it was asked.
+//! Scripted model that plays every role and records its calls.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_consult::{Chamber, Models, Personas};
-use assize_llm::{Call, Model, ModelError, Request, Response, Stop};
+use assize_consult::{ConsultContext, ConsultPersonas, RoleModels};
+use assize_llm::{CallOptions, Model, ModelError, ModelRequest, ModelResponse, StopReason};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-/// What a call is for, as its request tells.
+/// Purpose of a call, recognized from its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Synthesis,
     Inference(&'static str),
-    /// By the analyst's place, and whether it is asked once more.
+    /// Index of the analyst, and whether the request is repeated.
     Proposal(usize, bool),
-    /// Who speaks about which move.
+    /// Role and move.
     Speech(String, String),
     Score(String, String),
 }
@@ -25,13 +25,13 @@ pub(crate) enum Part {
 pub(crate) struct Asked {
     pub(crate) part: Part,
     pub(crate) key: String,
-    pub(crate) request: Request,
+    pub(crate) request: ModelRequest,
 }
 
 type Lines = dyn Fn(&Asked) -> Option<Result<String, ModelError>> + Send + Sync;
 
 pub(crate) struct Script {
-    /// What is said otherwise than usual.
+    /// Answers that differ from the usual ones.
     lines: Box<Lines>,
     pub(crate) asked: Mutex<Vec<Asked>>,
     delay: fn(usize) -> Duration,
@@ -60,10 +60,10 @@ impl Script {
     }
 }
 
-fn recognise(request: &Request) -> Part {
+fn recognize(request: &ModelRequest) -> Part {
     let prompt = &request.prompt;
     let tail = prompt.tail.as_str();
-    let personas = Personas::default();
+    let personas = ConsultPersonas::default();
     let analyst = |text: &str| {
         personas
             .analysts
@@ -82,7 +82,7 @@ fn recognise(request: &Request) -> Part {
     if tail.starts_with("No data is at hand") {
         return Part::Synthesis;
     }
-    // Asked once more, the first question is in the transcript.
+    // The transcript of a repeated request contains the first one.
     let question = first.as_deref().unwrap_or(tail);
     for (persona, name) in [(&personas.financial, "F1"), (&personas.trend, "F2")] {
         if tail.starts_with(persona) || question.starts_with(persona) {
@@ -95,7 +95,7 @@ fn recognise(request: &Request) -> Part {
     if let Some(index) = first.as_deref().and_then(analyst) {
         return Part::Proposal(index, true);
     }
-    // A second question about the same thing has the first one in its transcript.
+    // The transcript of a repeated request contains the first one.
     let before = prompt.transcript.iter().rev().nth(1).map(|turn| json!(turn)["text"].to_string());
     let is = |id: &&str| {
         let mark = format!("You are {id},");
@@ -111,12 +111,12 @@ fn recognise(request: &Request) -> Part {
     }
 }
 
-/// What is usually said.
+/// Usual answer to a call.
 pub(crate) fn usual(part: &Part) -> String {
     match part {
         Part::Synthesis => "Revenue grew 25 % to $1.3 billion.".to_owned(),
         Part::Inference(name) => json!({
-            "summary": format!("What {name} comes to."),
+            "summary": format!("Summary of {name}."),
             "findings": (1..=3).map(|number| json!({
                 "title": format!("Finding {number}"),
                 "statement": "Revenue grew 25 %.",
@@ -127,7 +127,7 @@ pub(crate) fn usual(part: &Part) -> String {
         Part::Proposal(analyst, _) => proposal(*analyst, 3),
         Part::Speech(who, of) => format!("{who} speaks about {of}."),
         Part::Score(who, of) => {
-            // Every move another score, and every judge a little another one.
+            // Scores differ by move and, a little, by judge.
             let number: u32 = of.trim_start_matches('m').parse().unwrap();
             let judge: u32 = who.trim_start_matches('D').parse().unwrap();
             json!({
@@ -159,8 +159,12 @@ pub(crate) fn proposal(analyst: usize, count: usize) -> String {
 
 #[async_trait]
 impl Model for Script {
-    async fn generate(&self, request: &Request, call: Call<'_>) -> Result<Response, ModelError> {
-        let part = recognise(request);
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        call: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        let part = recognize(request);
         let key = call.key.unwrap_or_default().to_owned();
         let asked = Asked { part: part.clone(), key, request: request.clone() };
         let number = {
@@ -173,10 +177,10 @@ impl Model for Script {
             Some(line) => line?,
             None => usual(&part),
         };
-        Ok(Response {
+        Ok(ModelResponse {
             text,
             tool_calls: vec![],
-            stop: Stop::End,
+            stop: StopReason::End,
             usage: Some(Usage { input: 100, cached_input: 0, cache_write: 0, output: 10 }),
             cost: Cost::Known(Money::from_nanos(1000)),
             provider: "test".into(),
@@ -189,7 +193,7 @@ impl Model for Script {
     }
 }
 
-/// Everybody, in this process, with nothing known.
-pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> Chamber {
-    Chamber { rounds, at_once, ..Chamber::new(Models::new(model.clone())) }
+/// Context of a consultation in this process, without source data.
+pub(crate) fn chamber(model: &Arc<Script>, rounds: u32, at_once: usize) -> ConsultContext {
+    ConsultContext { rounds, at_once, ..ConsultContext::new(RoleModels::new(model.clone())) }
 }

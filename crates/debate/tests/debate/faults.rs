@@ -1,36 +1,36 @@
-//! What happens when the model does not do as it should.
+//! Debates with failing calls, unreadable scores and overflowing context windows.
 
 use std::sync::Arc;
 
-use assize_debate::{LogName, NoVerdict, Options};
+use assize_debate::{DebateOptions, LogName, NoVerdict};
 use assize_graph::{MemoryJournal, RunError, RunOptions};
-use assize_llm::{ErrorKind, ModelError, Provenance, Response, Stop};
+use assize_llm::{ErrorKind, ModelError, ModelResponse, Provenance, StopReason};
 
 use crate::{Asked, Part, Scripted, bakery, debate, plain, plain_debate, response, said};
 
-fn fails(kind: ErrorKind) -> Result<Response, ModelError> {
+fn fails(kind: ErrorKind) -> Result<ModelResponse, ModelError> {
     Err(ModelError::new(kind, "no luck today"))
 }
 
-/// The plain script, but for one call.
-fn but_for(
+/// The plain script with a different answer to one call.
+fn except(
     what: Part,
     round: u32,
-    instead: fn() -> Result<Response, ModelError>,
-) -> impl Fn(&Asked) -> Result<Response, ModelError> {
+    instead: fn() -> Result<ModelResponse, ModelError>,
+) -> impl Fn(&Asked) -> Result<ModelResponse, ModelError> {
     move |asked| {
         if asked.what == what && asked.round == round { instead() } else { plain(asked) }
     }
 }
 
 #[tokio::test]
-async fn a_conversation_that_cannot_go_on_is_scored_as_far_as_it_got() {
-    let model = Scripted::new(but_for(Part::Answer("D2"), 5, || fails(ErrorKind::Overloaded)));
+async fn conversation_with_a_failed_answer_is_scored_as_partial() {
+    let model = Scripted::new(except(Part::Answer("D2"), 5, || fails(ErrorKind::Overloaded)));
     let verdict = plain_debate(&model, 10).await;
     let partial = &verdict.partial[&LogName::I2];
     assert_eq!((partial.completed_rounds, partial.error.as_str()), (4, "no luck today"));
     assert_eq!(verdict.partial.len(), 1);
-    // The critic's words of round 5 are kept, and the judge sees them.
+    // The critique of round 5 is kept, and the judge sees it.
     assert_eq!(verdict.conversation_logs[&LogName::I2].len(), 9);
     assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
     assert_eq!(verdict.total_score, 90);
@@ -40,7 +40,7 @@ async fn a_conversation_that_cannot_go_on_is_scored_as_far_as_it_got() {
 }
 
 #[tokio::test]
-async fn a_critic_that_falls_silent_ends_one_conversation() {
+async fn failed_critique_ends_one_conversation() {
     let model = Scripted::new(|asked| match (&asked.what, asked.with, asked.round) {
         (Part::Critic, Some("D3"), 2) => fails(ErrorKind::Timeout),
         _ => plain(asked),
@@ -48,13 +48,13 @@ async fn a_critic_that_falls_silent_ends_one_conversation() {
     let verdict = plain_debate(&model, 10).await;
     assert_eq!(verdict.partial[&LogName::I3].completed_rounds, 1);
     assert_eq!(verdict.conversation_logs[&LogName::I3].len(), 2);
-    assert_eq!(model.calls(), 61 - 17, "the failed call, and seventeen that were not made");
+    assert_eq!(model.calls(), 61 - 17, "17 calls are skipped after the failed one");
 }
 
 #[tokio::test]
-async fn a_model_that_declines_ends_one_conversation() {
-    let model = Scripted::new(but_for(Part::Answer("D1"), 3, || {
-        Ok(Response { stop: Stop::Refused, ..response("I cannot help with that.") })
+async fn declined_answer_ends_one_conversation() {
+    let model = Scripted::new(except(Part::Answer("D1"), 3, || {
+        Ok(ModelResponse { stop: StopReason::Refused, ..response("I cannot help with that.") })
     }));
     let verdict = plain_debate(&model, 10).await;
     assert_eq!(verdict.partial[&LogName::I1].error, "the model declined to answer");
@@ -62,9 +62,9 @@ async fn a_model_that_declines_ends_one_conversation() {
 }
 
 #[tokio::test]
-async fn words_that_are_cut_off_are_kept_and_marked() {
-    let model = Scripted::new(but_for(Part::Answer("D1"), 3, || {
-        Ok(Response { stop: Stop::MaxTokens, ..response("As I was about to") })
+async fn truncated_answer_is_kept_and_marked() {
+    let model = Scripted::new(except(Part::Answer("D1"), 3, || {
+        Ok(ModelResponse { stop: StopReason::MaxTokens, ..response("As I was about to") })
     }));
     let verdict = plain_debate(&model, 3).await;
     let cut: Vec<bool> =
@@ -73,7 +73,7 @@ async fn words_that_are_cut_off_are_kept_and_marked() {
     assert!(verdict.partial.is_empty());
 }
 
-/// D2 fails for good in round 3, in one of these ways.
+/// Model that fails D2's answer in round 3 with an error of this kind.
 fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
     Scripted::new(move |asked| match &asked.what {
         Part::Answer("D2") if asked.round == 3 => fails(kind),
@@ -82,7 +82,7 @@ fn d2_fails_with(kind: ErrorKind) -> Arc<Scripted> {
 }
 
 #[tokio::test]
-async fn lasting_failure_of_any_kind_makes_one_conversation_partial() {
+async fn permanent_failure_of_any_kind_makes_one_conversation_partial() {
     for kind in [
         ErrorKind::Unreachable,
         ErrorKind::Connection,
@@ -120,7 +120,7 @@ async fn wrong_key_exhausted_budget_and_cancellation_end_the_run() {
         ErrorKind::Internal,
     ] {
         let model = d2_fails_with(kind);
-        let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
+        let run = debate(&model, DebateOptions::default(), bakery(10), RunOptions::default()).await;
         let RunError::Node { node, scope, source } = run.unwrap_err() else { panic!("{kind:?}") };
         assert_eq!((node, scope.as_str()), ("dm_respond", "i2"));
         assert_eq!(source.downcast_ref::<ModelError>().unwrap().kind(), kind);
@@ -128,29 +128,29 @@ async fn wrong_key_exhausted_budget_and_cancellation_end_the_run() {
 }
 
 #[tokio::test]
-async fn without_a_first_critique_there_is_no_debate() {
-    let model = Scripted::new(but_for(Part::Critic, 1, || fails(ErrorKind::Overloaded)));
-    let run = debate(&model, Options::default(), bakery(10), RunOptions::default()).await;
+async fn failed_opening_ends_the_run() {
+    let model = Scripted::new(except(Part::Critic, 1, || fails(ErrorKind::Overloaded)));
+    let run = debate(&model, DebateOptions::default(), bakery(10), RunOptions::default()).await;
     assert_eq!(run.unwrap_err().to_string(), "`critic_round_1` failed: no luck today");
     assert_eq!(model.calls(), 1);
 }
 
 #[tokio::test]
-async fn a_critic_who_declines_to_open_can_be_asked_again() {
+async fn declined_opening_is_retried_on_resume() {
     let journal = Arc::new(MemoryJournal::new());
     let run = || RunOptions::with_journal(journal.clone());
-    let declines = Scripted::new(but_for(Part::Critic, 1, || {
-        Ok(Response { stop: Stop::Refused, ..response("I would rather not.") })
+    let declines = Scripted::new(except(Part::Critic, 1, || {
+        Ok(ModelResponse { stop: StopReason::Refused, ..response("I would rather not.") })
     }));
-    let error = debate(&declines, Options::default(), bakery(1), run()).await.unwrap_err();
+    let error = debate(&declines, DebateOptions::default(), bakery(1), run()).await.unwrap_err();
     assert_eq!(error.to_string(), "`critic_round_1` failed: the model declined to answer");
     let willing = Scripted::new(plain);
-    let verdict = debate(&willing, Options::default(), bakery(1), run()).await.unwrap();
+    let verdict = debate(&willing, DebateOptions::default(), bakery(1), run()).await.unwrap();
     assert_eq!((verdict.total_score, willing.calls()), (90, 7));
 }
 
 #[tokio::test]
-async fn judge_that_fails_for_good_scores_neutral_and_is_marked() {
+async fn failed_judge_scores_neutral_and_is_marked() {
     for kind in [ErrorKind::Server, ErrorKind::RateLimited, ErrorKind::Deadline] {
         let model = Scripted::new(move |asked| match &asked.what {
             Part::Score("D3") => fails(kind),
@@ -162,17 +162,17 @@ async fn judge_that_fails_for_good_scores_neutral_and_is_marked() {
         assert_eq!(score.failed.as_deref(), Some("no luck today"));
         assert_eq!(
             score.doubt().unwrap(),
-            "NEUTRAL, 5 for each metric: the judge could not be asked: no luck today"
+            "NEUTRAL, 5 for each metric: the judge's call failed: no luck today"
         );
         assert_eq!(verdict.total_score, 20 + 60);
         assert_eq!(verdict.unasked().collect::<Vec<_>>(), ["D3"]);
-        assert_eq!(verdict.is_no_verdict(), None, "one judge of three");
+        assert_eq!(verdict.is_no_verdict(), None, "only one judge of three failed");
     }
 }
 
-/// The first answer cannot be read, and the second call fails.
+/// The first answer cannot be parsed, and the second call fails.
 #[tokio::test]
-async fn judge_whose_second_call_fails_for_good_scores_neutral_and_is_marked() {
+async fn judge_whose_second_call_fails_scores_neutral_and_is_marked() {
     for kind in [ErrorKind::Server, ErrorKind::Deadline] {
         let model =
             Scripted::new(move |asked| match (&asked.what, asked.request.prompt.tail.as_str()) {
@@ -190,27 +190,27 @@ async fn judge_whose_second_call_fails_for_good_scores_neutral_and_is_marked() {
 }
 
 #[tokio::test]
-async fn debate_without_a_completed_round_or_without_judges_is_no_verdict() {
+async fn debate_without_completed_rounds_or_judges_has_no_verdict() {
     let silent = Scripted::new(|asked| match &asked.what {
         Part::Answer(_) => fails(ErrorKind::Unreachable),
         _ => plain(asked),
     });
     let verdict = plain_debate(&silent, 3).await;
     assert!(matches!(verdict.is_no_verdict(), Some(NoVerdict::NoRound { .. })), "{verdict:?}");
-    let unjudged = Scripted::new(|asked| match &asked.what {
+    let without_judges = Scripted::new(|asked| match &asked.what {
         Part::Score("D1" | "D2") => fails(ErrorKind::Unreachable),
         _ => plain(asked),
     });
-    let none = plain_debate(&unjudged, 3).await.is_no_verdict().unwrap();
+    let none = plain_debate(&without_judges, 3).await.is_no_verdict().unwrap();
     assert_eq!(
         none.to_string(),
-        "2 of 3 judges could not be asked, so there is no verdict: no luck today"
+        "the calls of 2 of 3 judges failed, so there is no verdict: no luck today"
     );
 }
 
 #[tokio::test]
-async fn scores_in_prose_are_found_by_pattern_and_marked() {
-    let model = Scripted::new(but_for(Part::Score("D1"), 1, || {
+async fn scores_in_prose_are_extracted_and_marked() {
+    let model = Scripted::new(except(Part::Score("D1"), 1, || {
         Ok(response(
             "Impact: 9/10. Feasibility: 3/10. Risk-adjusted return: 4/10. Strategic alignment: 7/10.",
         ))
@@ -220,37 +220,37 @@ async fn scores_in_prose_are_found_by_pattern_and_marked() {
     assert_eq!((score.card.scores(), &score.provenance), ([9, 3, 4, 7], &Provenance::Extracted));
     assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D1"]);
     assert_eq!(verdict.total_score, 23 + 60);
-    assert_eq!(verdict.spent.calls, 8, "it was asked twice before");
+    assert_eq!(verdict.spent.calls, 8, "D1 is asked twice");
 }
 
 #[tokio::test]
-async fn scores_that_cannot_be_read_are_neutral_and_marked() {
+async fn unparsable_scores_are_neutral_and_marked() {
     let model =
-        Scripted::new(but_for(Part::Score("D2"), 1, || Ok(response("I would rather not say."))));
+        Scripted::new(except(Part::Score("D2"), 1, || Ok(response("I would rather not say."))));
     let verdict = plain_debate(&model, 1).await;
     let score = &verdict.scores_by_agent["D2"];
     assert_eq!((score.card.scores(), &score.provenance), ([5; 4], &Provenance::Defaulted));
     assert_eq!(verdict.total_score, 20 + 60);
 }
 
-/// What can be read counts, and what cannot is a neutral 5.
+/// Readable metrics are kept; an unreadable one counts as a neutral 5.
 #[tokio::test]
-async fn one_metric_that_stays_unreadable_is_neutral_and_named() {
+async fn unparsable_metric_is_neutral_and_named() {
     const CARD: &str = r#"{"reasoning": "So.", "impact": 11, "feasibility": 8, "risk_adjusted_return": 7,
         "strategic_alignment": 2}"#;
-    let model = Scripted::new(but_for(Part::Score("D2"), 1, || Ok(response(CARD))));
+    let model = Scripted::new(except(Part::Score("D2"), 1, || Ok(response(CARD))));
     let verdict = plain_debate(&model, 1).await;
     let score = &verdict.scores_by_agent["D2"];
     assert_eq!(score.card.scores(), [5, 8, 7, 2]);
     assert_eq!(score.assumed, ["impact"]);
     let doubt = score.doubt().unwrap();
-    assert_eq!(doubt, "extracted by pattern, NOT as asked; 5 is assumed for impact");
+    assert_eq!(doubt, "extracted by pattern, NOT in the requested format; 5 is assumed for impact");
     assert_eq!(verdict.doubtful().collect::<Vec<_>>(), ["D2"]);
-    assert_eq!(verdict.spent.calls, 8, "it was asked twice before");
+    assert_eq!(verdict.spent.calls, 8, "D2 is asked twice");
 }
 
-/// Long answers, so that ten rounds do not fit.
-fn long(asked: &Asked) -> Result<Response, ModelError> {
+/// Script with long answers, so that ten rounds exceed the context window.
+fn long(asked: &Asked) -> Result<ModelResponse, ModelError> {
     let mut answer = plain(asked)?;
     if matches!(asked.what, Part::Critic | Part::Answer(_)) {
         answer.text = format!("{}. {}", answer.text, "word ".repeat(300));
@@ -258,7 +258,7 @@ fn long(asked: &Asked) -> Result<Response, ModelError> {
     Ok(answer)
 }
 
-/// The rounds that a request shows, in order; 0 for a summary.
+/// Rounds shown in a request, in order; 0 for a summary.
 fn rounds(asked: &Asked) -> Vec<u32> {
     let mut rounds: Vec<u32> =
         said(&asked.request).into_iter().map(|(round, _)| round.unwrap_or(0)).collect();
@@ -267,9 +267,10 @@ fn rounds(asked: &Asked) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_summed_up_once_at_a_threshold() {
+async fn overflowing_rounds_are_summarized_once() {
     let model = Scripted::new(long);
-    let options = Options { context_window: Some(12_000), max_tokens: 500, ..Options::default() };
+    let options =
+        DebateOptions { context_window: Some(12_000), max_tokens: 500, ..DebateOptions::default() };
     let verdict = debate(&model, options, bakery(10), RunOptions::default()).await.unwrap();
     let asked = model.asked();
     let own: Vec<&Asked> = asked
@@ -277,23 +278,23 @@ async fn what_does_not_fit_is_summed_up_once_at_a_threshold() {
         .filter(|asked| asked.with == Some("D1") || asked.what == Part::Answer("D1"))
         .collect();
     let shown: Vec<Vec<u32>> = own.iter().map(|asked| rounds(asked)).collect();
-    let summed = shown.iter().position(|rounds| rounds.contains(&0)).unwrap();
-    // Round 1, the summary and the last three rounds; from then on it only grows.
-    let last = own[summed].round - u32::from(own[summed].what == Part::Critic);
-    assert_eq!(shown[summed], [1, 0, last - 2, last - 1, last]);
-    for pair in shown[summed..].windows(2) {
+    let summarized = shown.iter().position(|rounds| rounds.contains(&0)).unwrap();
+    // Round 1, the summary and the last three rounds; after that the request only grows.
+    let last = own[summarized].round - u32::from(own[summarized].what == Part::Critic);
+    assert_eq!(shown[summarized], [1, 0, last - 2, last - 1, last]);
+    for pair in shown[summarized..].windows(2) {
         assert!(pair[1].starts_with(&pair[0]), "{pair:?}");
     }
     let summary = &verdict.summaries[&LogName::I1];
     assert_eq!((summary.up_to_round, summary.extracted), (last - 3, false));
-    // One summary in each conversation, and all that was said is still in the logs.
+    // One summary per conversation, and the logs are still complete.
     assert_eq!(asked.iter().filter(|asked| asked.what == Part::Summary).count(), 3);
     assert_eq!(verdict.conversation_logs[&LogName::I1].len(), 20);
 }
 
 #[tokio::test]
-async fn a_provider_that_is_full_before_we_think_so_is_asked_again_with_less() {
-    // It takes six rounds of conversation, and no more.
+async fn context_overflow_is_retried_with_a_summary() {
+    // The provider accepts six rounds of conversation.
     let model = Scripted::new(|asked| match said(&asked.request).len() {
         13.. => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),
@@ -306,12 +307,13 @@ async fn a_provider_that_is_full_before_we_think_so_is_asked_again_with_less() {
 }
 
 #[tokio::test]
-async fn opening_words_stand_in_for_a_summary_that_cannot_be_had() {
+async fn failed_summary_is_replaced_by_first_lines() {
     let model = Scripted::new(|asked| match &asked.what {
         Part::Summary => fails(ErrorKind::Overloaded),
         _ => long(asked),
     });
-    let options = Options { context_window: Some(12_000), max_tokens: 500, ..Options::default() };
+    let options =
+        DebateOptions { context_window: Some(12_000), max_tokens: 500, ..DebateOptions::default() };
     let verdict = debate(&model, options, bakery(10), RunOptions::default()).await.unwrap();
     let summary = &verdict.summaries[&LogName::I3];
     assert!(summary.extracted);
@@ -320,7 +322,7 @@ async fn opening_words_stand_in_for_a_summary_that_cannot_be_had() {
 }
 
 #[tokio::test]
-async fn a_window_too_small_for_anything_ends_the_conversation() {
+async fn overflow_without_rounds_to_summarize_ends_the_conversation() {
     let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
         (Part::Critic, 4..) => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),
@@ -332,7 +334,7 @@ async fn a_window_too_small_for_anything_ends_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_judge_for_whom_it_is_too_much_reads_a_summary() {
+async fn judge_overflow_is_retried_with_a_summary() {
     let model = Scripted::new(|asked| match (&asked.what, said(&asked.request).len()) {
         (Part::Score(_), 12..) => fails(ErrorKind::ContextOverflow),
         _ => plain(asked),

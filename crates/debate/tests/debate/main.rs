@@ -1,6 +1,6 @@
-//! A debate with a scripted model.
+//! Debates with a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod faults;
 mod flow;
@@ -9,13 +9,17 @@ mod keeping;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_debate::{Company, DebateState, MoveDocument, Options, Personas, Verdict, graph};
+use assize_debate::{
+    DebateCompany, DebateOptions, DebatePersonas, DebateState, DebateVerdict, MoveDocument, graph,
+};
 use assize_graph::{RunError, RunOptions};
-use assize_llm::{Call, Model, ModelError, Request, Response, Stop, Turn};
+use assize_llm::{
+    CallOptions, Model, ModelError, ModelRequest, ModelResponse, StopReason, TranscriptTurn,
+};
 use assize_types::{Cost, Money, Usage};
 use async_trait::async_trait;
 
-/// What a call is for, as can be told from its request.
+/// Purpose of a call, recognized from its request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Critic,
@@ -24,37 +28,37 @@ pub(crate) enum Part {
     Summary,
 }
 
-/// A call that the model got: what for, and in which round of which conversation.
+/// A call the model received: its purpose, and its conversation and round.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) what: Part,
-    /// Of the critic's calls after the first: with whom.
+    /// The decision maker addressed by the critic, except in the opening.
     pub(crate) with: Option<&'static str>,
-    /// The round in which it speaks.
+    /// Round of the entry to be generated.
     pub(crate) round: u32,
-    pub(crate) request: Request,
+    pub(crate) request: ModelRequest,
 }
 
-type Script = dyn Fn(&Asked) -> Result<Response, ModelError> + Send + Sync;
+type Script = dyn Fn(&Asked) -> Result<ModelResponse, ModelError> + Send + Sync;
 
-/// A model that answers by a script and remembers what it was asked.
+/// Model that answers from a script and records its calls.
 pub(crate) struct Scripted {
     script: Box<Script>,
     asked: Mutex<Vec<Asked>>,
-    /// How long it takes, by the number of the call.
+    /// Delay of each answer, by the number of the call.
     delay: fn(usize) -> Duration,
 }
 
 impl Scripted {
     pub(crate) fn new(
-        script: impl Fn(&Asked) -> Result<Response, ModelError> + Send + Sync + 'static,
+        script: impl Fn(&Asked) -> Result<ModelResponse, ModelError> + Send + Sync + 'static,
     ) -> Arc<Scripted> {
         Scripted::slow(|_| Duration::ZERO, script)
     }
 
     pub(crate) fn slow(
         delay: fn(usize) -> Duration,
-        script: impl Fn(&Asked) -> Result<Response, ModelError> + Send + Sync + 'static,
+        script: impl Fn(&Asked) -> Result<ModelResponse, ModelError> + Send + Sync + 'static,
     ) -> Arc<Scripted> {
         Arc::new(Scripted { script: Box::new(script), asked: Mutex::default(), delay })
     }
@@ -70,8 +74,12 @@ impl Scripted {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn generate(&self, request: &Request, _: Call<'_>) -> Result<Response, ModelError> {
-        let asked = recognise(request);
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        _: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        let asked = recognize(request);
         let number = {
             let mut all = self.asked.lock().unwrap();
             all.push(asked.clone());
@@ -82,10 +90,10 @@ impl Model for Scripted {
     }
 }
 
-fn recognise(request: &Request) -> Asked {
-    // A second question about the same thing has the first one in its transcript.
+fn recognize(request: &ModelRequest) -> Asked {
+    // A repeated request for scores has the first one in its transcript.
     let tail = match request.prompt.transcript.iter().rev().nth(1) {
-        Some(Turn::User { text }) if text.starts_with("You are D") => text.as_ref(),
+        Some(TranscriptTurn::User { text }) if text.starts_with("You are D") => text.as_ref(),
         _ => request.prompt.tail.as_str(),
     };
     let id = ["D1", "D2", "D3"].into_iter().find(|id| tail.starts_with(&format!("You are {id},")));
@@ -101,25 +109,25 @@ fn recognise(request: &Request) -> Asked {
     Asked { what, with, round, request: request.clone() }
 }
 
-/// The conversation in a request: the round of each turn, where it is one, and its text.
-pub(crate) fn said(request: &Request) -> Vec<(Option<u32>, String)> {
+/// Turns of the conversation in a request: the round, if it is an entry, and the text.
+pub(crate) fn said(request: &ModelRequest) -> Vec<(Option<u32>, String)> {
     let round = |text: &str| text.strip_prefix("[Round ")?.split_once(']')?.0.parse().ok();
     let turns = request.prompt.transcript.iter();
     turns
         .filter_map(|turn| match turn {
-            Turn::User { text } => Some((round(text), text.to_string())),
-            // The first of two answers to one question.
-            Turn::Assistant { .. } => None,
-            Turn::Tool(_) => panic!("there are no tools"),
+            TranscriptTurn::User { text } => Some((round(text), text.to_string())),
+            // The first of two answers to a request for scores.
+            TranscriptTurn::Assistant { .. } => None,
+            TranscriptTurn::Tool(_) => panic!("unexpected tool turn"),
         })
         .collect()
 }
 
-pub(crate) fn response(text: impl Into<String>) -> Response {
-    Response {
+pub(crate) fn response(text: impl Into<String>) -> ModelResponse {
+    ModelResponse {
         text: text.into(),
         tool_calls: vec![],
-        stop: Stop::End,
+        stop: StopReason::End,
         usage: Some(Usage { input: 100, cached_input: 80, cache_write: 0, output: 10 }),
         cost: Cost::Known(Money::from_nanos(1000)),
         provider: "test".into(),
@@ -134,8 +142,8 @@ pub(crate) fn response(text: impl Into<String>) -> Response {
 pub(crate) const SCORES: &str = r#"{"reasoning": "It held.", "impact": 8, "feasibility": 7,
     "risk_adjusted_return": 6, "strategic_alignment": 9}"#;
 
-/// Everyone says who they are and in which round; every judge gives 30.
-pub(crate) fn plain(asked: &Asked) -> Result<Response, ModelError> {
+/// Script in which every role names itself and its round, and every judge gives 30.
+pub(crate) fn plain(asked: &Asked) -> Result<ModelResponse, ModelError> {
     Ok(response(match (&asked.what, asked.with) {
         (Part::Score(_), _) => SCORES.to_owned(),
         (Part::Summary, _) => "Both sides said a lot.".to_owned(),
@@ -153,19 +161,19 @@ pub(crate) fn bakery(rounds: u32) -> DebateState {
 
 pub(crate) fn about(content: &str, rounds: u32) -> DebateState {
     let document = MoveDocument { move_id: "m1".into(), content: content.into() };
-    let company = Company { ticker: Some("CRST".into()), ..Company::default() };
-    DebateState::new(document, company, Arc::new(Personas::default()), rounds)
+    let company = DebateCompany { ticker: Some("CRST".into()), ..DebateCompany::default() };
+    DebateState::new(document, company, Arc::new(DebatePersonas::default()), rounds)
 }
 
 pub(crate) async fn debate(
     model: &Arc<Scripted>,
-    options: Options,
+    options: DebateOptions,
     state: DebateState,
     run: RunOptions,
-) -> Result<Verdict, RunError> {
-    graph(model.clone(), options).unwrap().run(state, run).await.map(Verdict::from)
+) -> Result<DebateVerdict, RunError> {
+    graph(model.clone(), options).unwrap().run(state, run).await.map(DebateVerdict::from)
 }
 
-pub(crate) async fn plain_debate(model: &Arc<Scripted>, rounds: u32) -> Verdict {
-    debate(model, Options::default(), bakery(rounds), RunOptions::default()).await.unwrap()
+pub(crate) async fn plain_debate(model: &Arc<Scripted>, rounds: u32) -> DebateVerdict {
+    debate(model, DebateOptions::default(), bakery(rounds), RunOptions::default()).await.unwrap()
 }

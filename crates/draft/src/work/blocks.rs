@@ -1,29 +1,29 @@
-//! File blocks in an answer: the older way, for models that call no tools.
+//! Parses file blocks in answers of models that call no tools.
 
-/// A file that an answer proposes.
+/// A file proposed in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileBlock {
     pub path: String,
     pub content: String,
 }
 
-/// A block that has no end, or may have ended too early.
+/// A block without an end, or with an ambiguous end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("where the block of `{0}` ends is not clear")]
-pub struct NotClosed(String);
+#[error("the end of the file block of `{0}` is ambiguous or missing")]
+pub struct UnclosedBlock(String);
 
-/// The file blocks of an answer: a line `FILE: path`, and the whole file between two fences after it.
+/// Parses the file blocks of an answer: a line `FILE: path`, then the whole file between two fences.
 ///
 /// # Errors
-/// When one has no end: what was meant cannot be known.
-pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
+/// If the end of a block is missing or ambiguous.
+pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, UnclosedBlock> {
     let mut blocks = Vec::new();
     let mut path: Option<String> = None;
     let mut open: Option<(String, String)> = None;
     for line in answer.split_inclusive('\n') {
         let bare = line.trim_end();
         if let Some((fence, content)) = &mut open {
-            // A fence that is longer, or says more, belongs to the file.
+            // A longer fence, or a fence with text, belongs to the file.
             if bare != fence {
                 content.push_str(line);
                 continue;
@@ -39,8 +39,8 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
         if matches!(mark, '`' | '~') && fence.len() >= 3 {
             match (&path, blocks.last()) {
                 (Some(_), _) => open = Some((fence, String::new())),
-                // The block before it may have ended too early, at a fence of its own file.
-                (None, Some(FileBlock { path, .. })) => return Err(NotClosed(path.clone())),
+                // The previous block may have ended too early, at a fence inside its file.
+                (None, Some(FileBlock { path, .. })) => return Err(UnclosedBlock(path.clone())),
                 (None, None) => {}
             }
             continue;
@@ -52,7 +52,7 @@ pub fn file_blocks(answer: &str) -> Result<Vec<FileBlock>, NotClosed> {
         }
     }
     if let (Some(path), Some(_)) = (path, open) {
-        return Err(NotClosed(path));
+        return Err(UnclosedBlock(path));
     }
     blocks.retain(|block| !block.path.is_empty());
     Ok(blocks)
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_found_in_the_words_around_them() {
+    fn blocks_are_found_among_other_text() {
         let answer = "Here it is.\n```\nno name\n```\n\nFILE: src/a.py\n```python\nx = 1\n```\n\n**FILE: `b.md`**\n````md\n```\ncode\n```\n````\nFile: c\n~~~\ny\n~~~\nDone. ```not a file```\n";
         let block =
             |path: &str, content: &str| FileBlock { path: path.into(), content: content.into() };
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(file_blocks(none).unwrap(), [], "{none}");
         }
         assert!(file_blocks("FILE: a\n```\nnever closed").is_err());
-        // A fence of the file itself ends it too early: what was meant cannot be known.
+        // A fence inside the file ends the block too early, so the content is ambiguous.
         assert!(file_blocks("FILE: a.md\n```\n# A\n```sh\nmake\n```\nmore\n```\n").is_err());
         let indented = file_blocks("FILE: a.py\n```\n'''\n    ```\n'''\n```\n").unwrap();
         assert_eq!(indented[0].content, "'''\n    ```\n'''\n");
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_file_holds_comes_out_of_its_block(content in "[a-z`~ \n#:]{0,200}") {
+        fn block_preserves_any_file_content(content in "[a-z`~ \n#:]{0,200}") {
             let content = format!("{content}\n");
             let longest = content.lines().map(|line| line.trim().len()).max().unwrap_or(0).max(3);
             let fence = "`".repeat(longest + 1);
@@ -96,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn no_answer_breaks_it(answer in "\\PC{0,400}") {
+        fn any_answer_is_parsed_without_a_panic(answer in "\\PC{0,400}") {
             let _ = file_blocks(&answer);
         }
     }

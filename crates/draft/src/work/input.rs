@@ -1,11 +1,11 @@
-//! What a worker is to do, in which mode, and within which limits.
+//! Task, mode and limits of an agent.
 
 use assize_gate::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, VariantNames};
 
-/// How a worker works.
+/// How the agent proposes changes.
 #[derive(
     Debug,
     Clone,
@@ -19,40 +19,38 @@ use strum::{EnumString, VariantNames};
     EnumString,
     VariantNames,
 )]
-#[schemars(rename = "WorkMode")]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Mode {
-    /// It calls tools.
+pub enum WorkMode {
+    /// The model calls tools.
     #[default]
     Tools,
-    /// Its answers are read for file blocks.
+    /// The model writes file blocks in its answers.
     Text,
-    /// Tools, and text if the model calls none.
+    /// Tools, or text if the model calls none.
     Auto,
 }
 
-impl Mode {
-    pub const NAMES: &'static [&'static str] = Mode::VARIANTS;
+impl WorkMode {
+    pub const NAMES: &'static [&'static str] = WorkMode::VARIANTS;
 }
 
-/// What is to be done, and within which limits.
+/// A task and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "WorkTask")]
-pub struct Work {
+pub struct WorkTask {
     pub task: String,
     pub task_id: TaskId,
-    pub mode: Mode,
-    /// Files that a worker without tools is shown.
+    pub mode: WorkMode,
+    /// Files shown to an agent without tools.
     pub files: Vec<String>,
-    /// Calls to the model at most.
+    /// Maximum number of model calls.
     pub max_steps: u32,
-    /// Rejections at most.
+    /// Maximum number of rejections.
     pub max_rejections: u32,
     pub temperature: f64,
     pub max_tokens: u32,
 }
 
-/// Calls to the model, and rejections, where nothing else is asked for.
+/// Default limits of model calls and of rejections.
 pub const MAX_STEPS: u32 = 40;
 pub const MAX_REJECTIONS: u32 = 5;

@@ -1,4 +1,4 @@
-//! Job of file edits that a model drafts: planned, executed behind the gate, and reported.
+//! Job of file edits by a model: planned, executed behind the gate, and reported.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,9 +7,11 @@ use std::time::Duration;
 use assize_config::Settings;
 use assize_gate::{Policy, TaskId};
 use assize_gateway::{Gateway, Providers};
-use assize_graph::Record;
-use assize_run::{ExecuteError, Execution, Job, NewRun, Run, RunId, RunKind, Store, StoreError};
-use assize_sandbox::Sandboxes;
+use assize_graph::EffectRecord;
+use assize_run::{
+    ExecuteError, ExecutionContext, Job, NewRun, Run, RunId, RunKind, Store, StoreError,
+};
+use assize_sandbox::SandboxFactory;
 use assize_types::text::{one_line, shorten};
 use assize_types::{Failure, FailureKind, trail};
 use async_trait::async_trait;
@@ -17,66 +19,66 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Mode, Work, WorkOutcome, WorkState, Worked, Worker, graph, rehearsal};
+use super::{Agent, WorkMode, WorkOutcome, WorkReport, WorkState, WorkTask, graph, rehearsal};
 use crate::settings::{desk, policy, verifier};
-use crate::{DraftError, DraftService, Options};
+use crate::{DraftError, DraftOptions, DraftService};
 
-/// The artifact that holds what text mode proposed.
+/// Artifact with the patch proposed in text mode.
 pub const PATCH: &str = "proposed.patch";
 
-/// How long the worker waits for a verdict.
+/// How long the agent waits for a verdict.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What can be asked for.
+/// Options of a new run.
 #[derive(Debug, Clone)]
-pub struct WorkAsk {
+pub struct WorkOptions {
     pub workspace: PathBuf,
-    /// What is to be done; what the contract says, if nothing.
+    /// The task; if absent, the goal of the contract.
     pub task: Option<String>,
     pub task_id: Option<String>,
-    pub mode: Mode,
-    /// Files that are shown to it where it has no tools.
+    pub mode: WorkMode,
+    /// Files to show to an agent without tools.
     pub files: Vec<String>,
     pub max_steps: u32,
     pub max_rejections: u32,
 }
 
-/// What a run needs to be run again.
+/// Input of a run, from which it can be resumed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkInput {
-    /// The API answers its name instead, or null where it has none.
+    /// The API returns the workspace's name instead, or null if it has none.
     #[schemars(with = "Option<String>")]
     pub workspace: PathBuf,
-    pub work: Work,
-    /// What the gate goes by, as it was when the run began.
+    pub work: WorkTask,
+    /// Policy of the gate when the run began.
     policy: Policy,
-    /// The walls that were asked for: they count when it goes on, too, unless others are asked for then.
+    /// Requested isolation; it also applies when the run is resumed, unless another is requested then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
     pub provider: String,
     pub model: String,
 }
 
-/// File edits that are to be drafted: a new task, or a stored run.
+/// A new task or a stored run.
 #[derive(Debug)]
 pub enum WorkPlan {
-    Asked(WorkAsk),
+    Asked(WorkOptions),
     Stored(Box<WorkInput>),
 }
 
 impl WorkPlan {
-    /// A new task.
-    pub fn fresh(ask: WorkAsk) -> Result<WorkPlan, Failure> {
+    /// Plans a new task.
+    pub fn fresh(ask: WorkOptions) -> Result<WorkPlan, Failure> {
         if ask.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(usage("the task is empty"));
         }
         Ok(WorkPlan::Asked(ask))
     }
 
-    /// The plan of a stored run.
+    /// Plans to resume a stored run.
     pub fn restored(run: &Run) -> Result<WorkPlan, Failure> {
         serde_json::from_value(run.input.clone()).map(WorkPlan::Stored).map_err(|error| {
-            let message = format!("`{}` was written by another version of assize: {error}", run.id);
+            let message = format!("`{}` was stored by another version of assize: {error}", run.id);
             Failure::new(FailureKind::Environment, message)
         })
     }
@@ -86,34 +88,34 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, message)
 }
 
-/// A plan, with the services that its job needs.
+/// A plan with the services that its job needs.
 #[derive(Debug)]
 pub struct WorkRequest {
     pub plan: WorkPlan,
     pub providers: Providers,
-    pub sandboxes: Sandboxes,
+    pub sandboxes: SandboxFactory,
     pub store: Arc<dyn Store>,
 }
 
-/// File edits that a model drafts, behind the gate.
+/// Job of file edits by a model, behind the gate.
 #[derive(Debug)]
 pub struct WorkJob {
     pub input: WorkInput,
     pub gateway: Arc<Gateway>,
     drafts: Arc<DraftService>,
-    /// What text mode proposed and a reviewer decides on, as a unified diff.
+    /// Unified diff that text mode proposed and a reviewer decides on.
     pub proposed_patch: Option<String>,
 }
 
 impl WorkJob {
-    /// Stores what text mode proposed and a reviewer decides on with the run, as a patch.
-    async fn keep_patch(
+    /// Stores the patch that text mode proposed as an artifact of the run.
+    async fn store_patch(
         &mut self,
-        worked: &Worked,
+        worked: &WorkReport,
         run: &RunId,
         store: &dyn Store,
     ) -> Result<(), StoreError> {
-        if worked.mode != Mode::Text {
+        if worked.mode != WorkMode::Text {
             return Ok(());
         }
         let mut patch = String::new();
@@ -121,9 +123,10 @@ impl WorkJob {
             match self.drafts.patch(handed.submission).await {
                 Ok(diff) => patch.push_str(&diff),
                 Err(DraftError::Store(error)) => return Err(error),
-                // It stays with the submission, which the gate shows.
+                // The diff remains available from the submission.
                 Err(error) => {
-                    tracing::warn!(submission = handed.submission, %error, "no patch was kept");
+                    let submission = handed.submission;
+                    tracing::warn!(submission, %error, "cannot create the patch of a submission");
                 }
             }
         }
@@ -139,32 +142,36 @@ impl WorkJob {
 #[async_trait]
 impl Job for WorkJob {
     const KIND: RunKind = RunKind::Work;
-    // The files are here, so it is executed here, also in a cluster.
+    // The files are on this machine, so the job runs here, even in a cluster.
     const LOCAL_ONLY: bool = true;
     type Request = WorkRequest;
     type Local = ();
-    type Report = Worked;
+    type Report = WorkReport;
 
     async fn plan(
         request: WorkRequest,
-        with: &assize_run::Plan<'_>,
+        with: &assize_run::PlanContext<'_>,
     ) -> Result<(WorkJob, NewRun), Failure> {
-        let WorkRequest { plan: mut way, providers, sandboxes, store } = request;
-        let Sandboxes { settings: config, environment: around, .. } = &sandboxes;
-        let (workspace, policy) = match &way {
+        let WorkRequest { mut plan, providers, sandboxes, store } = request;
+        let SandboxFactory { settings: config, environment, .. } = &sandboxes;
+        let (workspace, policy) = match &plan {
             WorkPlan::Asked(ask) => (ask.workspace.clone(), policy(config)?),
             WorkPlan::Stored(before) => (before.workspace.clone(), before.policy.clone()),
         };
-        // Nobody else waits: a verification may take as long as it may.
+        // No client waits for a response, so a verification may take its full time limit.
         let verifier = Some(verifier(&sandboxes));
-        let how =
-            Options { policy: policy.clone(), verifier, patience: PATIENCE, ..Options::default() };
-        let desk = desk(&workspace, around, store, how)?;
-        check_against_desk(&desk, &mut way).await?;
-        desk.begin_to_decide_what_is_left().await?;
+        let how = DraftOptions {
+            policy: policy.clone(),
+            verifier,
+            patience: PATIENCE,
+            ..DraftOptions::default()
+        };
+        let service = desk(&workspace, environment, store, how)?;
+        check_workspace(&service, &mut plan).await?;
+        service.begin_to_decide_what_is_left().await?;
         let gateway = providers.gateway(with.ledger.clone()).await?;
-        let input = match way {
-            WorkPlan::Asked(ask) => fresh(ask, policy, config, &desk, &gateway).await?,
+        let input = match plan {
+            WorkPlan::Asked(ask) => fresh(ask, policy, config, &service, &gateway).await?,
             WorkPlan::Stored(before) => {
                 let named = (before.provider.as_str(), before.model.as_str());
                 let run = with.origin.resumed().map(|run| run.id.to_string()).unwrap_or_default();
@@ -186,115 +193,120 @@ impl Job for WorkJob {
             once: None,
         };
         let gateway = Arc::new(gateway);
-        Ok((WorkJob { input, gateway, drafts: desk, proposed_patch: None }, new))
+        Ok((WorkJob { input, gateway, drafts: service, proposed_patch: None }, new))
     }
 
     async fn prepare(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    async fn execute(&mut self, (): (), execution: Execution<'_>) -> Result<Worked, ExecuteError> {
-        let Execution { run, store, mut options } = execution;
+    async fn execute(
+        &mut self,
+        (): (),
+        execution: ExecutionContext<'_>,
+    ) -> Result<WorkReport, ExecuteError> {
+        let ExecutionContext { run, store, mut options } = execution;
         trail::workflow_started(&self.input.work.task, self.gateway.name().0);
         let name = self.gateway.called();
-        let worker = Worker::new(self.drafts.clone(), self.gateway.clone(), &name, run.id.as_str());
+        let worker = Agent::new(self.drafts.clone(), self.gateway.clone(), &name, run.id.as_str());
         let graph = graph(worker)?;
         let cancel = options.cancel.clone();
         options.step_limit = self.input.work.max_steps * 3 + 10;
         let outcome = graph.run(WorkState::new(self.input.work.clone()), options).await;
-        // Submissions of others may still be checked.
+        // Submissions of other agents may still be verified.
         tokio::select! {
             () = self.drafts.finish_deciding() => {}
             _ = cancel.cancelled() => {}
         }
-        let worked = outcome.map(|state| Worked::from(&state));
+        let worked = outcome.map(|state| WorkReport::from(&state));
         let (accepted, steps) = worked
             .as_ref()
             .map_or((false, 0), |worked| (worked.outcome == WorkOutcome::Accepted, worked.steps));
         trail::workflow_completed(accepted, steps);
         let worked = worked?;
-        self.keep_patch(&worked, &run.id, &**store).await.map_err(Failure::from)?;
+        self.store_patch(&worked, &run.id, &**store).await.map_err(Failure::from)?;
         Ok(worked)
     }
 
-    fn result(worked: &Worked) -> Value {
+    fn result(worked: &WorkReport) -> Value {
         json!(worked)
     }
 
-    fn report(&mut self, run: &Run, _: &[Record]) -> Result<Worked, Failure> {
+    fn report(&mut self, run: &Run, _: &[EffectRecord]) -> Result<WorkReport, Failure> {
         run.read_result()
     }
 }
 
-/// Refuses what the contract or the switch does not allow. While the draft tools are off, only text mode works, and
-/// automatic mode begins with it.
-async fn check_against_desk(desk: &DraftService, way: &mut WorkPlan) -> Result<(), Failure> {
-    let contract = desk.contract()?;
-    let off = desk.state().await?.off;
-    let mode = match way {
-        WorkPlan::Asked(ask) if off && ask.mode == Mode::Auto => {
-            ask.mode = Mode::Text;
+/// Rejects a plan that the contract or the on/off switch does not allow. While the draft tools are off, only text mode
+/// works, and automatic mode starts with it.
+async fn check_workspace(service: &DraftService, plan: &mut WorkPlan) -> Result<(), Failure> {
+    let contract = service.contract()?;
+    let off = service.state().await?.off;
+    let mode = match plan {
+        WorkPlan::Asked(ask) if off && ask.mode == WorkMode::Auto => {
+            ask.mode = WorkMode::Text;
             ask.mode
         }
         WorkPlan::Asked(ask) => ask.mode,
         WorkPlan::Stored(before) => before.work.mode,
     };
-    if off && mode != Mode::Text {
+    if off && mode != WorkMode::Text {
         return Err(usage("the draft tools are off in this workspace").hint(
             "`--mode text` keeps the change as a proposed patch; `assize drafts on` switches the tools on",
         ));
     }
-    let WorkPlan::Asked(ask) = way else { return Ok(()) };
+    let WorkPlan::Asked(ask) = plan else { return Ok(()) };
     let only = contract.as_ref().and_then(|contract| contract.task_id.as_deref());
     if let (Some(only), Some(typed)) = (only, ask.task_id.as_deref())
         && only != typed
     {
-        let message = format!("the contract is about the task `{only}`, not `{typed}`");
-        return Err(usage(message).hint("leave the task's id out"));
+        let message = format!("the contract is for the task `{only}`, not `{typed}`");
+        return Err(usage(message).hint("omit the task id"));
     }
     if ask.task.is_none() && contract.and_then(|contract| contract.goal).is_none() {
-        return Err(usage("there is no task: say it, or have a contract with a goal"));
+        return Err(usage("no task given, and no contract with a goal"));
     }
     Ok(())
 }
 
-/// What a new run is to do.
+/// Input of a new run.
 async fn fresh(
-    ask: WorkAsk,
+    ask: WorkOptions,
     policy: Policy,
     config: &Settings,
-    desk: &Arc<DraftService>,
+    service: &Arc<DraftService>,
     gateway: &Gateway,
 ) -> Result<WorkInput, Failure> {
-    let contract = desk.contract()?.unwrap_or_default();
-    let WorkAsk { task, task_id, mode, mut files, max_steps, max_rejections, .. } = ask;
+    let contract = service.contract()?.unwrap_or_default();
+    let WorkOptions { task, task_id, mode, mut files, max_steps, max_rejections, .. } = ask;
     let task = task.or(contract.goal).unwrap_or_default();
     let task_id = match task_id.or(contract.task_id) {
         Some(name) => name.parse::<TaskId>(),
         None => format!("work-{:06x}", fastrand::u32(..1 << 24)).parse(),
     };
     let task_id = task_id.map_err(|error| Failure::from_error(FailureKind::Usage, &error))?;
-    if mode != Mode::Tools {
-        for named in desk.files_named_in(&task).await? {
+    if mode != WorkMode::Tools {
+        for named in service.files_named_in(&task).await? {
             if !files.contains(&named) {
                 files.push(named);
             }
         }
-        // What cannot be shown is told before anything is begun.
+        // Fail before the run starts if a file cannot be shown.
         for path in &files {
-            desk.file("person", path).await?;
+            service.file("person", path).await?;
         }
-        if files.is_empty() && mode == Mode::Text {
-            let message = "the task names no file of the workspace, and without tools the model sees no other";
-            return Err(usage(message).hint("show it one with `--file PATH`"));
+        if files.is_empty() && mode == WorkMode::Text {
+            let message =
+                "the task names no file of the workspace, so a model without tools sees no file";
+            return Err(usage(message).hint("name a file with `--file PATH`"));
         }
     }
     let (provider, model) = gateway.name();
     Ok(WorkInput {
-        workspace: desk.workspace().to_owned(),
+        workspace: service.workspace().to_owned(),
         policy,
         isolation: config.sandbox.isolation.requested().map(ToString::to_string),
-        work: Work {
+        work: WorkTask {
             task,
             task_id,
             mode,

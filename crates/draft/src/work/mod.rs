@@ -1,9 +1,9 @@
-//! The worker: a model that has just the draft tools, and may read the workspace.
+//! Our own agent: a model with the draft tools and read access to the workspace.
 //!
-//! It thinks, calls tools, reads what they answer, and thinks again, until its drafts are accepted, a person
-//! must decide, or a limit is reached. Every call to the model and every tool call is an effect under a key such
-//! as `step-3/think`, so that a worker that was killed goes on where it was. For models that call no tools
-//! there is the older way: their answer's file blocks are taken as drafts, and go through the same gate.
+//! The agent alternates model calls and tool calls until its drafts are accepted, a reviewer must decide, or a limit
+//! is reached. Every model call and every tool call is an effect under a key such as `step-3/think`, so that a killed
+//! run resumes where it stopped. For models that call no tools there is text mode: file blocks in their answers are
+//! proposed as changes and pass the same gate.
 
 mod blocks;
 mod input;
@@ -15,9 +15,9 @@ pub mod rehearsal;
 mod state;
 mod transcript;
 
-pub use blocks::{FileBlock, NotClosed, file_blocks};
-pub use input::{MAX_REJECTIONS, MAX_STEPS, Mode, Work};
-pub use job::{PATCH, WorkAsk, WorkInput, WorkJob, WorkPlan, WorkRequest};
-pub use nodes::{Worker, graph};
-pub use state::{Handed, WorkOutcome, WorkState, Worked};
+pub use blocks::{FileBlock, UnclosedBlock, file_blocks};
+pub use input::{MAX_REJECTIONS, MAX_STEPS, WorkMode, WorkTask};
+pub use job::{PATCH, WorkInput, WorkJob, WorkOptions, WorkPlan, WorkRequest};
+pub use nodes::{Agent, graph};
+pub use state::{ReportedSubmission, WorkOutcome, WorkReport, WorkState};
 pub use transcript::transcript;

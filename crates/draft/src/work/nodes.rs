@@ -1,44 +1,48 @@
-//! The worker, and the nodes of its graph.
+//! The agent and the nodes of its graph.
 
 use std::sync::Arc;
 
-use assize_graph::{Context, END, Event, Graph, InvalidGraph, NodeError};
-use assize_llm::{ErrorKind, Model, ModelError, Spent, Stop, ToolCall, ToolResult, Turn};
-use assize_run::{Asking, RunEvent};
+use assize_graph::{Context, END, Graph, GraphEvent, InvalidGraph, NodeError};
+use assize_llm::{
+    CallTotals, ErrorKind, Model, ModelError, StopReason, ToolCall, ToolResult, TranscriptTurn,
+};
+use assize_run::{JournaledModel, RunEvent};
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::blocks::{FileBlock, file_blocks};
-use super::input::Mode;
-use super::state::{Handed, Next, Said, Update, WorkState, Worked};
+use super::input::WorkMode;
+use super::state::{ModelAnswer, NextNode, ReportedSubmission, WorkReport, WorkState, WorkUpdate};
 use super::{prompt, reading};
-use crate::propose::{NewContent, Proposal, Seen};
+use crate::propose::{FileProposal, ProposedContent, SeenFile};
 use crate::service::{DraftError, DraftService};
-use crate::tools::{self, CallError};
+use crate::tools::{self, DraftToolError};
 
-/// Answers that are cut off, until it is given up: the next will be, too.
-const MOST_CUT_OFF: u32 = 3;
+/// Truncated answers after which the run fails, because the next one would be truncated too.
+const MAX_TRUNCATED: u32 = 3;
 
-type Updates = Result<Vec<Update>, NodeError>;
+type Updates = Result<Vec<WorkUpdate>, NodeError>;
 
-/// What a tool answered, as it is kept.
+/// Stored result of a tool call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Answered {
+struct ToolOutput {
     content: Value,
     failed: bool,
 }
 
-impl Answered {
-    /// An error is an answer, too, unless the model can do nothing about it.
-    fn of(called: Result<Value, CallError>) -> Result<Answered, Broke> {
+impl ToolOutput {
+    /// An error is also a result, unless the model can do nothing about it.
+    fn of(called: Result<Value, DraftToolError>) -> Result<ToolOutput, ToolFailure> {
         let told = match called {
-            Ok(content) => return Ok(Answered { content, failed: false }),
-            Err(CallError::Draft(error @ (DraftError::Store(_) | DraftError::Contract(_)))) => {
-                return Err(Broke(error.to_string()));
+            Ok(content) => return Ok(ToolOutput { content, failed: false }),
+            Err(DraftToolError::Draft(
+                error @ (DraftError::Store(_) | DraftError::Contract(_)),
+            )) => {
+                return Err(ToolFailure(error.to_string()));
             }
-            Err(CallError::Unknown(name)) => format!(
-                "there is no tool `{name}`; there are {}, {}, {}, {}, {} and {}",
+            Err(DraftToolError::Unknown(name)) => format!(
+                "unknown tool `{name}`; the tools are {}, {}, {}, {}, {} and {}",
                 reading::LIST,
                 reading::READ,
                 tools::REQUEST,
@@ -48,46 +52,46 @@ impl Answered {
             ),
             Err(error) => error.to_string(),
         };
-        Ok(Answered { content: json!(told), failed: true })
+        Ok(ToolOutput { content: json!(told), failed: true })
     }
 }
 
-/// A tool call that could not be made, through no fault of the model.
+/// A tool call that failed through no fault of the model.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
-struct Broke(String);
+struct ToolFailure(String);
 
-/// A worker of one workspace.
-pub struct Worker {
+/// Agent of one run in a workspace.
+pub struct Agent {
     service: Arc<DraftService>,
     model: Arc<dyn Model>,
-    /// As it stands in the log.
+    /// Actor name in the log.
     name: String,
-    /// The run that it works for, which idempotency keys begin with.
+    /// Id of the run, the prefix of idempotency keys.
     run: String,
 }
 
-impl std::fmt::Debug for Worker {
+impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Worker {
-    /// A worker for one run; `model_name` is what the log calls its model.
+impl Agent {
+    /// Creates the agent of a run; `model_name` is the model's name in the log.
     pub fn new(
         service: Arc<DraftService>,
         model: Arc<dyn Model>,
         model_name: &str,
         run: &str,
-    ) -> Arc<Worker> {
+    ) -> Arc<Agent> {
         let name = format!("worker {model_name} in {run}");
-        Arc::new(Worker { service, model, name, run: run.to_owned() })
+        Arc::new(Agent { service, model, name, run: run.to_owned() })
     }
 }
 
-/// The work as a graph.
-pub fn graph(worker: Arc<Worker>) -> Result<Graph<WorkState>, InvalidGraph> {
+/// Builds the agent's graph.
+pub fn graph(worker: Arc<Agent>) -> Result<Graph<WorkState>, InvalidGraph> {
     let [looks, thinks, acts] = std::array::from_fn(|_| worker.clone());
     Graph::builder("work")
         .node("look", move |context| looks.clone().look(context))
@@ -97,109 +101,117 @@ pub fn graph(worker: Arc<Worker>) -> Result<Graph<WorkState>, InvalidGraph> {
         .start("look")
         .edge("look", "think")
         .route("think", ["act", "look"], |state, _| match state.next() {
-            Next::Look => "look",
+            NextNode::Look => "look",
             _ => "act",
         })
         .route("act", ["think", "look", "finish"], |state, _| match state.next() {
-            Next::Think => "think",
-            Next::Look => "look",
-            Next::Finish => "finish",
+            NextNode::Think => "think",
+            NextNode::Look => "look",
+            NextNode::Finish => "finish",
         })
         .edge("finish", END)
         .compile()
 }
 
-impl Worker {
-    /// Shows a worker without tools the files that it may need.
+impl Agent {
+    /// Reads the files to show to an agent without tools.
     async fn look(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
-        if state.mode != Mode::Text || state.files.is_some() {
+        if state.mode != WorkMode::Text || state.files.is_some() {
             return Ok(Vec::new());
         }
         let mut files = Vec::new();
         for path in &state.work.files {
             let key = format!("file-{}", files.len() + 1);
             let read = async {
-                // A file that does not exist yet can be proposed all the same.
+                // A file that does not exist yet can still be proposed.
                 let text = self.service.file(&self.name, path).await;
-                text.map(|text| (path.clone(), text)).map_err(|error| Broke(error.to_string()))
+                text.map(|text| (path.clone(), text))
+                    .map_err(|error| ToolFailure(error.to_string()))
             };
             files.push(context.effect(&key, || Fingerprint::of(path), read, |_| Vec::new()).await?);
         }
-        Ok(vec![Update::Looked(Arc::new(files))])
+        Ok(vec![WorkUpdate::Looked(Arc::new(files))])
     }
 
-    /// Asks the model what to do next.
+    /// Asks the model for the next step.
     async fn think(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let key = format!("step-{}/think", state.steps + 1);
-        let asking = Asking::new(&context, &*self.model, key);
+        let asking = JournaledModel::new(&context, &*self.model, key);
         let response = match asking.answer(&prompt::request(state)).await? {
             Ok(response) => response,
-            Err(error) if state.mode == Mode::Auto && error.kind() == ErrorKind::BadRequest => {
+            Err(error) if state.mode == WorkMode::Auto && error.kind() == ErrorKind::BadRequest => {
                 asking.go_on().await?;
                 return Ok(fall_back(&context, error.message(), asking.spent()));
             }
             Err(error) => return Err(error.into()),
         };
-        let said = Said { text: response.text, calls: response.tool_calls, stop: response.stop };
-        Ok(vec![Update::Spent(asking.spent()), Update::Said(said)])
+        let said =
+            ModelAnswer { text: response.text, calls: response.tool_calls, stop: response.stop };
+        Ok(vec![WorkUpdate::Spent(asking.spent()), WorkUpdate::Said(said)])
     }
 
-    /// Does what it said.
+    /// Executes the model's answer.
     async fn act(self: Arc<Self>, context: Context<WorkState>) -> Updates {
         let state = context.state();
         let said = &state.said;
         let mut turns = Vec::new();
         if state.transcript.is_empty() {
-            turns.push(Turn::User { text: prompt::BEGIN.into() });
+            turns.push(TranscriptTurn::User { text: prompt::BEGIN.into() });
         }
-        let calls = if state.mode == Mode::Text { Vec::new() } else { said.calls.clone() };
-        // A call that was cut off in the middle has lost its end.
-        if said.stop == Stop::MaxTokens {
-            if state.cut_off + 1 >= MOST_CUT_OFF {
+        let calls = if state.mode == WorkMode::Text { Vec::new() } else { said.calls.clone() };
+        // The arguments of a truncated call are incomplete.
+        if said.stop == StopReason::MaxTokens {
+            if state.cut_off + 1 >= MAX_TRUNCATED {
                 return Err(too_long(state.work.max_tokens).into());
             }
             let text = if said.text.is_empty() { "…".to_owned() } else { said.text.clone() };
-            turns.push(Turn::Assistant { text, calls: Vec::new() });
-            turns.push(Turn::User { text: prompt::cut_off(state.work.max_tokens).into() });
-            return Ok(vec![Update::Turns(turns), Update::CutOff]);
+            turns.push(TranscriptTurn::Assistant { text, calls: Vec::new() });
+            turns
+                .push(TranscriptTurn::User { text: prompt::cut_off(state.work.max_tokens).into() });
+            return Ok(vec![WorkUpdate::Turns(turns), WorkUpdate::CutOff]);
         }
-        turns.push(Turn::Assistant { text: said.text.clone(), calls: calls.clone() });
-        if state.mode == Mode::Text {
-            return self.take_blocks(&context, turns).await;
+        turns.push(TranscriptTurn::Assistant { text: said.text.clone(), calls: calls.clone() });
+        if state.mode == WorkMode::Text {
+            return self.submit_blocks(&context, turns).await;
         }
         if calls.is_empty() {
             return Ok(without_calls(&context, turns));
         }
         let mut updates = Vec::new();
         for (index, call) in calls.iter().enumerate() {
-            let (answered, handed) = self.call(&context, call, index).await?;
-            let content = match &answered.content {
+            let (output, handed) = self.call(&context, call, index).await?;
+            let content = match &output.content {
                 Value::String(text) => text.clone(),
                 value => value.to_string(),
             };
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            turns.push(Turn::Tool(ToolResult { call_id, name, content, failed: answered.failed }));
-            updates.extend(handed.map(Update::Handed));
+            turns.push(TranscriptTurn::Tool(ToolResult {
+                call_id,
+                name,
+                content,
+                failed: output.failed,
+            }));
+            updates.extend(handed.map(WorkUpdate::Handed));
         }
-        updates.push(Update::Turns(turns));
+        updates.push(WorkUpdate::Turns(turns));
         Ok(updates)
     }
 
-    /// Calls one tool, once in the life of the run.
+    /// Calls a tool, once per run.
     async fn call(
         &self,
         context: &Context<WorkState>,
         call: &ToolCall,
         index: usize,
-    ) -> Result<(Answered, Option<Handed>), NodeError> {
+    ) -> Result<(ToolOutput, Option<ReportedSubmission>), NodeError> {
         let state = context.state();
         let mut arguments = match &call.arguments {
             Value::Null => json!({}),
             given => given.clone(),
         };
-        // There is one task, whatever it is called by the model.
+        // There is only one task, whatever id the model uses.
         if [tools::REQUEST, tools::SUBMIT].contains(&call.name.as_str()) && arguments.is_object() {
             arguments["task_id"] = json!(state.work.task_id);
         }
@@ -211,70 +223,76 @@ impl Worker {
                 }
                 _ => tools::call(&self.service, &self.name, name, arguments).await,
             };
-            Answered::of(called)
+            ToolOutput::of(called)
         };
-        let tell = |answered: &Answered| {
+        let tell = |output: &ToolOutput| {
             let path = ["source_path", "draft_path", "path"];
             let path = path.into_iter().find_map(|key| arguments[key].as_str());
             let called = RunEvent::ToolCalled {
                 step: state.steps,
                 tool: name.to_owned(),
                 path: path.map(str::to_owned),
-                failed: answered.failed,
+                failed: output.failed,
             };
             let mut told = vec![called.into()];
-            if name == tools::SUBMIT && !answered.failed {
-                told.extend(messages(&answered.content, state.work.task_id.as_str()));
+            if name == tools::SUBMIT && !output.failed {
+                told.extend(messages(&output.content, state.work.task_id.as_str()));
             }
             told
         };
         let key = format!("step-{}/tool-{}", state.steps, index + 1);
         let request = || Fingerprint::of(format!("{name} {arguments}"));
-        let answered = context.effect(&key, request, act, tell).await?;
-        let handed = (name == tools::SUBMIT).then(|| handed(&answered)).flatten();
-        Ok((answered, handed))
+        let output = context.effect(&key, request, act, tell).await?;
+        let handed = (name == tools::SUBMIT).then(|| handed(&output)).flatten();
+        Ok((output, handed))
     }
 
     /// Submits the file blocks of an answer together.
-    async fn take_blocks(&self, context: &Context<WorkState>, mut turns: Vec<Turn>) -> Updates {
+    async fn submit_blocks(
+        &self,
+        context: &Context<WorkState>,
+        mut turns: Vec<TranscriptTurn>,
+    ) -> Updates {
         let state = context.state();
         let read = file_blocks(&state.said.text);
         let blocks = read.as_deref().unwrap_or_default();
         if blocks.is_empty() {
             let why = if read.is_err() { prompt::NOT_CLOSED } else { prompt::NO_BLOCKS };
-            turns.push(Turn::User { text: why.into() });
-            let next = if state.reminded { Update::Done } else { Update::Reminded };
-            return Ok(vec![Update::Turns(turns), next]);
+            turns.push(TranscriptTurn::User { text: why.into() });
+            let next = if state.reminded { WorkUpdate::Done } else { WorkUpdate::Reminded };
+            return Ok(vec![WorkUpdate::Turns(turns), next]);
         }
-        let answered = self.propose(context, blocks).await?;
+        let output = self.propose(context, blocks).await?;
         let mut updates = Vec::new();
         let mut wrong = String::new();
-        if answered.failed {
-            answered.content.as_str().unwrap_or_default().clone_into(&mut wrong);
-        } else if let Some(handed) = handed(&answered) {
+        if output.failed {
+            output.content.as_str().unwrap_or_default().clone_into(&mut wrong);
+        } else if let Some(handed) = handed(&output) {
             match handed.verdict.as_str() {
                 "rejected" => {
                     let reasons: Vec<String> =
                         handed.reasons.iter().map(ToString::to_string).collect();
                     wrong = reasons.join("\n- ");
                 }
-                _ => updates.push(Update::Done),
+                _ => updates.push(WorkUpdate::Done),
             }
-            updates.push(Update::Handed(handed));
+            updates.push(WorkUpdate::Handed(handed));
         }
         if !wrong.is_empty() {
-            turns.push(Turn::User { text: format!("Nothing was changed:\n- {wrong}").into() });
+            turns.push(TranscriptTurn::User {
+                text: format!("Nothing was changed:\n- {wrong}").into(),
+            });
         }
-        updates.push(Update::Turns(turns));
+        updates.push(WorkUpdate::Turns(turns));
         Ok(updates)
     }
 
-    /// Proposes files as they stand in an answer, once in the life of the run.
+    /// Proposes the files of an answer, once per run.
     async fn propose(
         &self,
         context: &Context<WorkState>,
         blocks: &[FileBlock],
-    ) -> Result<Answered, NodeError> {
+    ) -> Result<ToolOutput, NodeError> {
         let state = context.state();
         let task = state.work.task_id.as_str();
         let words = state.said.text.split("FILE:").next().unwrap_or_default();
@@ -283,21 +301,21 @@ impl Worker {
         let seen = |path: &str| {
             let files = state.files.as_deref().map(Vec::as_slice).unwrap_or_default();
             match files.iter().find(|(shown, _)| plain(shown) == plain(path)) {
-                None => Seen::NotShown,
-                Some((_, None)) => Seen::Absent,
-                Some((_, Some(text))) => Seen::Text(text),
+                None => SeenFile::NotShown,
+                Some((_, None)) => SeenFile::Absent,
+                Some((_, Some(text))) => SeenFile::Text(text),
             }
         };
-        let contents: Vec<NewContent<'_>> = blocks
+        let contents: Vec<ProposedContent<'_>> = blocks
             .iter()
-            .map(|block| NewContent {
+            .map(|block| ProposedContent {
                 path: &block.path,
                 content: &block.content,
                 seen: seen(&block.path),
             })
             .collect();
         let key = format!("step-{}/propose", state.steps);
-        let proposal = Proposal {
+        let proposal = FileProposal {
             key: &format!("{}/{key}", self.run),
             task_id: task,
             summary: &summary,
@@ -305,52 +323,54 @@ impl Worker {
         };
         let act = async {
             let submitted = self.service.propose(&self.name, proposal).await;
-            Answered::of(submitted.map(|submitted| json!(submitted)).map_err(CallError::Draft))
+            ToolOutput::of(
+                submitted.map(|submitted| json!(submitted)).map_err(DraftToolError::Draft),
+            )
         };
         let print = || Fingerprint::of(&state.said.text);
-        let events = |answered: &Answered| match answered.failed {
+        let events = |output: &ToolOutput| match output.failed {
             true => Vec::new(),
-            false => messages(&answered.content, task),
+            false => messages(&output.content, task),
         };
         Ok(context.effect(&key, print, act, events).await?)
     }
 }
 
 fn too_long(most: u32) -> ModelError {
-    let message = format!("its answers are cut off at {most} tokens, again and again");
+    let message = format!("the model's answers were repeatedly truncated at {most} tokens");
     ModelError::new(ErrorKind::BadRequest, message)
-        .with_hint("allow longer answers with `--max-output-tokens`, or give it smaller files")
+        .with_hint("allow longer answers with `--max-output-tokens`, or use smaller files")
 }
 
-/// A worker that called no tools: it is done, or it is reminded, or it goes on without.
-fn without_calls(context: &Context<WorkState>, mut turns: Vec<Turn>) -> Vec<Update> {
+/// Handles an answer without tool calls: the agent is done, is reminded, or continues in text mode.
+fn without_calls(context: &Context<WorkState>, mut turns: Vec<TranscriptTurn>) -> Vec<WorkUpdate> {
     let state = context.state();
     let rejected = state.handed.last().is_some_and(|last| last.verdict == "rejected");
     match (state.handed.is_empty(), state.reminded) {
         (none, false) if none || rejected => {
             let reminder = if none { prompt::REMINDER } else { prompt::NOT_YET };
-            turns.push(Turn::User { text: reminder.into() });
-            vec![Update::Turns(turns), Update::Reminded]
+            turns.push(TranscriptTurn::User { text: reminder.into() });
+            vec![WorkUpdate::Turns(turns), WorkUpdate::Reminded]
         }
-        (true, true) if state.mode == Mode::Auto => {
-            fall_back(context, "the model called no tools", Spent::default())
+        (true, true) if state.mode == WorkMode::Auto => {
+            fall_back(context, "the model called no tools", CallTotals::default())
         }
-        _ => vec![Update::Turns(turns), Update::Done],
+        _ => vec![WorkUpdate::Turns(turns), WorkUpdate::Done],
     }
 }
 
-fn fall_back(context: &Context<WorkState>, why: &str, spent: Spent) -> Vec<Update> {
+fn fall_back(context: &Context<WorkState>, why: &str, spent: CallTotals) -> Vec<WorkUpdate> {
     context.emit(RunEvent::ModeChanged { mode: "text".to_owned(), why: why.to_owned() });
-    vec![Update::Spent(spent), Update::Said(Said::default()), Update::FellBack]
+    vec![WorkUpdate::Spent(spent), WorkUpdate::Said(ModelAnswer::default()), WorkUpdate::FellBack]
 }
 
-/// What a submission came to, as the tool told it.
-fn handed(answered: &Answered) -> Option<Handed> {
-    Handed::deserialize(&answered.content).ok().filter(|_| !answered.failed)
+/// Parses a submission from a tool result.
+fn handed(output: &ToolOutput) -> Option<ReportedSubmission> {
+    ReportedSubmission::deserialize(&output.content).ok().filter(|_| !output.failed)
 }
 
-/// The messages of a submission, as events.
-fn messages(told: &Value, task: &str) -> Vec<Event> {
+/// Events of a submission.
+fn messages(told: &Value, task: &str) -> Vec<GraphEvent> {
     let (task_id, submission) = (task.to_owned(), told["submission"].clone());
     let ready = RunEvent::DraftReady {
         task_id: task_id.clone(),
@@ -364,12 +384,12 @@ fn messages(told: &Value, task: &str) -> Vec<Event> {
         Some("escalated") => Some(RunEvent::DraftEscalated { task_id, submission, reasons }),
         _ => None,
     };
-    [Some(ready), decided].into_iter().flatten().map(Event::from).collect()
+    [Some(ready), decided].into_iter().flatten().map(GraphEvent::from).collect()
 }
 
-/// Says what it came to.
+/// Emits the final event.
 async fn finish(context: Context<WorkState>) -> Updates {
-    let worked = Worked::from(context.state());
+    let worked = WorkReport::from(context.state());
     context.emit(RunEvent::WorkFinished {
         outcome: json!(worked.outcome),
         steps: worked.steps,

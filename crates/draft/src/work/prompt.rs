@@ -1,11 +1,11 @@
-//! What is said to the worker, laid out for its provider's cache: rules and task first, which never change,
-//! then what happened, which only grows.
+//! Prompts of the agent, ordered for the provider's prompt cache: constant rules and task first, then the growing
+//! transcript.
 
 use std::fmt::Write as _;
 
-use assize_llm::{Prompt, Request, Turn, fenced};
+use assize_llm::{ModelRequest, Prompt, TranscriptTurn, fenced};
 
-use super::input::Mode;
+use super::input::WorkMode;
 use super::reading;
 use super::state::WorkState;
 
@@ -42,9 +42,9 @@ If the content itself has a line of three backticks, use four for the fence. Wri
 sentence before the blocks. When the gate rejects a change, you are told why: answer with the blocks again, \
 mended.";
 
-/// The next question to the model.
-pub(crate) fn request(state: &WorkState) -> Request {
-    let text = state.mode == Mode::Text;
+/// Builds the next request to the model.
+pub(crate) fn request(state: &WorkState) -> ModelRequest {
+    let text = state.mode == WorkMode::Text;
     let task = fenced("The task", &state.work.task);
     let mut prompt = Prompt::default()
         .block("rules", format!("{RULES}\n\n{}", if text { WITH_BLOCKS } else { WITH_TOOLS }))
@@ -60,11 +60,14 @@ pub(crate) fn request(state: &WorkState) -> Request {
     prompt.transcript.clone_from(&state.transcript);
     if state.transcript.is_empty() {
         prompt.tail = BEGIN.to_owned();
-    } else if text || !matches!(state.transcript.last(), Some(Turn::Tool(_))) {
+    } else if text || !matches!(state.transcript.last(), Some(TranscriptTurn::Tool(_))) {
         prompt.tail = GO_ON.to_owned();
     }
-    let mut request = Request::new(prompt);
-    #[expect(clippy::cast_possible_truncation, reason = "from 0 to 2, checked")]
+    let mut request = ModelRequest::new(prompt);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the settings check that it is from 0 to 2"
+    )]
     let temperature = state.work.temperature as f32;
     request.temperature = temperature;
     request.max_tokens = state.work.max_tokens;
@@ -77,15 +80,15 @@ pub(crate) fn request(state: &WorkState) -> Request {
 pub(crate) const BEGIN: &str = "Now: begin.";
 const GO_ON: &str = "Now: go on.";
 
-/// What a worker is told that handed nothing in.
+/// Reminder for an agent that submitted nothing.
 pub(crate) const REMINDER: &str = "You have not handed anything in. If the task needs a change, make it: ask \
     for a draft, write it and hand it in. If it needs none, say why.";
 
-/// What a worker is told that stops after a rejection.
+/// Reminder for an agent that stops after a rejection.
 pub(crate) const NOT_YET: &str = "What you handed in last was rejected, so nothing is changed. Ask for the draft \
     again, mend what the reasons name, and hand it in; or say why it cannot be done.";
 
-/// What it is told whose answer was cut off.
+/// Message to an agent whose answer was truncated.
 pub(crate) fn cut_off(most: u32) -> String {
     format!(
         "Your answer was cut off: it may have {most} tokens. Nothing of it was taken. Make it shorter: one file \
@@ -93,10 +96,10 @@ pub(crate) fn cut_off(most: u32) -> String {
     )
 }
 
-/// What it is told whose answer had no file block.
+/// Message to an agent whose answer has no file block.
 pub(crate) const NO_BLOCKS: &str = "There was no file block in your answer. Write the line `FILE: path`, and \
     after it the whole new content of the file between two lines of three backticks.";
 
-/// What it is told whose last block has no end.
+/// Message to an agent whose file block has no clear end.
 pub(crate) const NOT_CLOSED: &str = "It is not clear where a file block in your answer ends, so nothing of it was taken. \
     Use fences of five backticks around each file, and no other fences outside the files.";

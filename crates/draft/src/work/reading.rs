@@ -1,31 +1,32 @@
-//! What our own worker may do besides: look at the files of the workspace.
+//! Read tools of our own agent: list and read files of the workspace.
 
 use std::sync::Arc;
 
-use assize_llm::{Schema, Tool as Offered};
-use assize_workspace::{Inside, Kind};
+use assize_llm::{Schema, ToolDefinition as Offered};
+use assize_workspace::{PathKind, WorkspacePath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::service::{DraftError, DraftService, file, wrong};
-use crate::tools::{self, CallError};
+use crate::tools::{self, DraftToolError};
 use crate::transaction::Transaction;
 
 pub(crate) const LIST: &str = "list_files";
 pub(crate) const READ: &str = "read_file";
 
-/// Files that are listed at most.
-const MOST_FILES: usize = 1000;
+/// Maximum number of files listed.
+const MAX_FILES: usize = 1000;
 
-/// Folders that are full of what nobody wrote.
-const DULL: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
+/// Folders of generated or installed files.
+const GENERATED: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "dist", "build"];
 
-fn is_of_interest(path: &Inside, kind: Kind) -> bool {
+/// Whether to list a file or enter a folder.
+fn is_listed(path: &WorkspacePath, kind: PathKind) -> bool {
     match kind {
-        Kind::File => true,
-        Kind::Folder => !DULL.contains(&path.name()),
-        Kind::Link => false,
+        PathKind::File => true,
+        PathKind::Folder => !GENERATED.contains(&path.name()),
+        PathKind::Link => false,
     }
 }
 
@@ -42,7 +43,7 @@ struct ReadFile {
     path: String,
 }
 
-/// The tools of a worker, as they are offered to a model.
+/// The tools offered to the model.
 pub(crate) fn offered() -> Vec<Offered> {
     let tool = |name: &str, description: &str, parameters: Value| Offered {
         name: name.to_owned(),
@@ -64,30 +65,30 @@ pub(crate) fn offered() -> Vec<Offered> {
 }
 
 impl DraftService {
-    /// Calls a tool that only reads.
+    /// Calls a read tool.
     pub(crate) async fn look(
         self: &Arc<Self>,
         by: &str,
         name: &str,
         arguments: &Value,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, DraftToolError> {
         let mut transaction = self.begin_if_on().await?;
         if name == LIST {
-            let given: ListFiles = tools::read(name, arguments)?;
-            return Ok(transaction.list_files(by, given.folder.as_deref()).await?);
+            let input: ListFiles = tools::read(name, arguments)?;
+            return Ok(transaction.list_files(by, input.folder.as_deref()).await?);
         }
-        let given: ReadFile = tools::read(name, arguments)?;
-        let content = transaction.file(by, &given.path).await?.ok_or_else(|| {
-            let path = assize_types::text::shorten(&given.path, 200);
-            wrong(format!("there is no file `{path}`; `{LIST}` shows those there are"))
+        let input: ReadFile = tools::read(name, arguments)?;
+        let content = transaction.file(by, &input.path).await?.ok_or_else(|| {
+            let path = assize_types::text::shorten(&input.path, 200);
+            wrong(format!("there is no file `{path}`; `{LIST}` lists the files"))
         })?;
         Ok(json!({"content": content, "line_count": content.lines().count()}))
     }
 
-    /// A file of the workspace as text; `None` if it is not there.
+    /// Reads a file of the workspace as text; `None` if it does not exist.
     ///
     /// # Errors
-    /// When it may not be seen, or is no text.
+    /// If it is hidden from agents or not text.
     pub async fn file(
         self: &Arc<Self>,
         by: &str,
@@ -96,12 +97,12 @@ impl DraftService {
         self.begin().await?.file(by, path).await
     }
 
-    /// The files that a task speaks of: by their path, or by a name that only one file has.
+    /// Files that a task mentions by path, or by a name that only one file has.
     pub async fn files_named_in(self: &Arc<Self>, task: &str) -> Result<Vec<String>, DraftError> {
         let (_, places) = self.begin().await?.policy()?;
-        let wanted =
-            |path: &Inside, kind: Kind| is_of_interest(path, kind) && !places.is_hidden(path);
-        let found = self.workspace.walk(100_000, &wanted).map_err(file("the workspace"))?;
+        let include =
+            |path: &WorkspacePath, kind: PathKind| is_listed(path, kind) && !places.is_hidden(path);
+        let found = self.workspace.walk(100_000, &include).map_err(file("the workspace"))?;
         let words: Vec<&str> = task
             .split(|c: char| c.is_whitespace() || "`'\"(),;:".contains(c))
             .map(|word| word.trim_end_matches(['.', '?', '!']).trim_start_matches("./"))
@@ -138,23 +139,23 @@ impl Transaction {
                 }
             },
         };
-        // Many files may have to be listed.
+        // Release the lock: listing many files takes long.
         drop(self);
-        let wanted = |path: &Inside, kind: Kind| {
+        let include = |path: &WorkspacePath, kind: PathKind| {
             let text = path.to_string();
-            let near = within.as_ref().is_none_or(|within| {
+            let in_folder = within.as_ref().is_none_or(|within| {
                 text == *within
                     || text.starts_with(&format!("{within}/"))
                     || within.starts_with(&format!("{text}/"))
             });
-            near && is_of_interest(path, kind) && !places.is_hidden(path)
+            in_folder && is_listed(path, kind) && !places.is_hidden(path)
         };
-        let found = service.workspace.walk(MOST_FILES, &wanted).map_err(file("the workspace"))?;
+        let found = service.workspace.walk(MAX_FILES, &include).map_err(file("the workspace"))?;
         let files: Vec<String> = found.files.iter().map(|(path, _)| path.to_string()).collect();
         let mut answer = json!({"files": files});
         if found.cut {
             answer["note"] =
-                json!(format!("only the first {MOST_FILES}; name a folder to see more"));
+                json!(format!("only the first {MAX_FILES} files; name a folder to see more"));
         }
         if let Some(allowed) = &policy.allowed {
             answer["may_be_changed"] = json!(allowed);

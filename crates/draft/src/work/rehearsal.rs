@@ -1,41 +1,41 @@
-//! What the rehearsal model knows to do as a worker: one task, by heart, with a mistake on the way, so that
-//! the whole cycle can be seen without a model.
+//! Scripted answers of the rehearsal model as an agent: one task, with a mistake on the way, to demonstrate the whole
+//! cycle without a real model.
 
-use assize_llm::{ErrorKind, ModelError, Request, ToolResult, Turn};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, ToolResult, TranscriptTurn};
 use serde_json::{Value, json};
 
 use super::reading;
 use crate::tools;
 
-/// The task that is known by heart.
+/// The task that the rehearsal model can do.
 pub const TASK: &str = "Add --version flag to watchdog.py";
 
-/// The file that it is about.
+/// The file of the task.
 const FILE: &str = "watchdog.py";
 
-/// Whether a task is the one that is known.
+/// Whether a task is the scripted one.
 pub fn knows(task: &str) -> bool {
     task.trim().trim_end_matches('.').eq_ignore_ascii_case(TASK)
 }
 
-/// That a task is another one, and what to do about it.
+/// Error for any other task.
 pub fn unknown() -> ModelError {
     ModelError::new(
         ErrorKind::BadRequest,
-        format!("the rehearsal model knows one task of this kind by heart: \"{TASK}\""),
+        format!("the rehearsal model can do only one task of this kind: \"{TASK}\""),
     )
-    .with_hint("ask a real model with `--provider`, or set a key")
+    .with_hint("select a real model with `--provider`, or set an API key")
 }
 
-/// What is said: words, or a call of a tool.
+/// A scripted answer: text or a tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Line {
+pub enum ScriptedAnswer {
     Words(String),
     Call(&'static str, Value),
 }
 
-/// What the rehearsal model does next; `None` if it is about something else.
-pub fn answer(request: &Request) -> Option<Result<Line, ModelError>> {
+/// Next answer of the rehearsal model; `None` if the request is not from this agent.
+pub fn answer(request: &ModelRequest) -> Option<Result<ScriptedAnswer, ModelError>> {
     let rules = request.prompt.blocks.iter().find(|block| block.name == "rules")?;
     let task = request.prompt.blocks.iter().find(|block| block.name == "task")?;
     if !rules.text.starts_with("You change files of a software project") {
@@ -46,21 +46,25 @@ pub fn answer(request: &Request) -> Option<Result<Line, ModelError>> {
     }
     let files = request.prompt.blocks.iter().find(|block| block.name == "files");
     Some(Ok(match files {
-        Some(files) => in_words(&files.text, request.prompt.transcript.len() > 1),
-        None if request.tools.is_empty() => Line::Words("I was shown no file.".to_owned()),
-        None => by_tools(&request.prompt.transcript),
+        Some(files) => in_text_mode(&files.text, request.prompt.transcript.len() > 1),
+        None if request.tools.is_empty() => {
+            ScriptedAnswer::Words("I was shown no file.".to_owned())
+        }
+        None => in_tool_mode(&request.prompt.transcript),
     }))
 }
 
-fn by_tools(transcript: &[Turn]) -> Line {
+fn in_tool_mode(transcript: &[TranscriptTurn]) -> ScriptedAnswer {
     let results: Vec<&ToolResult> = transcript
         .iter()
-        .filter_map(|turn| if let Turn::Tool(result) = turn { Some(result) } else { None })
+        .filter_map(
+            |turn| if let TranscriptTurn::Tool(result) = turn { Some(result) } else { None },
+        )
         .collect();
-    let Some(last) = results.last() else { return Line::Call(reading::LIST, json!({})) };
+    let Some(last) = results.last() else { return ScriptedAnswer::Call(reading::LIST, json!({})) };
     let read =
         |result: &ToolResult| serde_json::from_str::<Value>(&result.content).unwrap_or_default();
-    let told = read(last);
+    let result = read(last);
     let rejected = results.iter().any(|result| read(result)["verdict"] == "rejected");
     let of = |name: &str| results.iter().rev().find(|result| result.name == name).map(|r| read(r));
     let path = of(reading::LIST).and_then(|listed| {
@@ -70,55 +74,57 @@ fn by_tools(transcript: &[Turn]) -> Line {
         files.iter().find(named)?.as_str().map(str::to_owned)
     });
     let Some(path) = path else {
-        return Line::Words(format!("There is no {FILE} here, so there is nothing to change."));
+        return ScriptedAnswer::Words(format!(
+            "There is no {FILE} here, so there is nothing to change."
+        ));
     };
     let draft = of(tools::REQUEST).map(|asked| asked["draft_path"].clone()).unwrap_or_default();
     match last.name.as_str() {
-        _ if last.failed => Line::Words(format!("I cannot go on: {}", last.content)),
+        _ if last.failed => ScriptedAnswer::Words(format!("I cannot go on: {}", last.content)),
         reading::LIST => {
-            Line::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
+            ScriptedAnswer::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
         }
-        tools::REQUEST => Line::Call(tools::READ, json!({"draft_path": draft})),
+        tools::REQUEST => ScriptedAnswer::Call(tools::READ, json!({"draft_path": draft})),
         tools::READ => {
-            let content = changed(told["content"].as_str().unwrap_or_default(), rejected);
-            Line::Call(tools::WRITE, json!({"draft_path": draft, "content": content}))
+            let content = changed(result["content"].as_str().unwrap_or_default(), rejected);
+            ScriptedAnswer::Call(tools::WRITE, json!({"draft_path": draft, "content": content}))
         }
-        tools::WRITE => Line::Call(
+        tools::WRITE => ScriptedAnswer::Call(
             tools::SUBMIT,
             json!({"draft_path": draft, "original_path": path, "task_id": "version",
                    "change_summary": "--version prints the version and ends"}),
         ),
-        _ if told["verdict"] == "rejected" => {
-            Line::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
+        _ if result["verdict"] == "rejected" => {
+            ScriptedAnswer::Call(tools::REQUEST, json!({"source_path": path, "task_id": "version"}))
         }
-        _ => Line::Words(match told["verdict"].as_str() {
+        _ => ScriptedAnswer::Words(match result["verdict"].as_str() {
             Some("accepted") => format!("{path} has a --version flag now."),
-            _ => format!("The change to {path} is handed in; somebody else decides now."),
+            _ => format!("The change to {path} is handed in; a reviewer decides now."),
         }),
     }
 }
 
-/// The same for a worker without tools.
-fn in_words(files: &str, rejected: bool) -> Line {
-    // A path, then the marks around its content.
+/// Answer in text mode.
+fn in_text_mode(files: &str, rejected: bool) -> ScriptedAnswer {
+    // The path, then the fence around the content.
     let mut lines = files.lines();
     let path = lines.find_map(|line| {
         let path = line.strip_prefix('`')?.split('`').next()?;
         (path.rsplit('/').next() == Some(FILE)).then(|| path.to_owned())
     });
     let Some(path) = path else {
-        return Line::Words(format!("I was not shown {FILE}."));
+        return ScriptedAnswer::Words(format!("I was not shown {FILE}."));
     };
     let mark = lines.next().unwrap_or_default();
     let content: String =
         lines.take_while(|line| *line != mark).map(|line| format!("{line}\n")).collect();
     let content = changed(&content, rejected);
-    Line::Words(format!(
+    ScriptedAnswer::Words(format!(
         "--version prints the version and ends.\n\nFILE: {path}\n```python\n{content}```\n"
     ))
 }
 
-/// The file with the flag. At first the version is read from a place that only one machine has.
+/// Adds the flag to the file. The first attempt reads the version from a machine-specific path.
 fn changed(content: &str, careful: bool) -> String {
     let version = match careful {
         true => "VERSION = \"1.0.0\"",

@@ -1,20 +1,20 @@
-//! What a worker knows, and what it came to.
+//! State of the agent's graph, and its report.
 
 use std::sync::Arc;
 
 use assize_gate::Reason;
 use assize_graph::State;
-use assize_llm::{Spent, Stop, ToolCall, Turn};
+use assize_llm::{CallTotals, StopReason, ToolCall, TranscriptTurn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::input::{Mode, Work};
+use super::input::{WorkMode, WorkTask};
 
-/// A submission as the worker heard of it.
+/// A submission as reported to the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WorkSubmission")]
-pub struct Handed {
-    /// Its number in the workspace.
+pub struct ReportedSubmission {
+    /// Number of the submission in its workspace.
     pub submission: u64,
     /// `accepted`, `rejected`, `escalated` or `pending`.
     pub verdict: String,
@@ -22,50 +22,50 @@ pub struct Handed {
     pub reasons: Vec<Reason>,
 }
 
-/// Files as a worker without tools is shown them, by path; `None` for a file that does not exist.
+/// Files shown to an agent without tools, by path; `None` for a file that does not exist.
 pub(crate) type ShownFiles = Arc<Vec<(String, Option<String>)>>;
 
-/// Where a worker is.
+/// State of an agent.
 #[derive(Debug, Clone)]
 pub struct WorkState {
-    pub work: Arc<Work>,
-    /// How it works now.
-    pub mode: Mode,
-    /// `None` until they are read.
+    pub work: Arc<WorkTask>,
+    /// Current mode.
+    pub mode: WorkMode,
+    /// Files shown in text mode; `None` until they are read.
     pub files: Option<ShownFiles>,
-    pub transcript: Vec<Turn>,
+    pub transcript: Vec<TranscriptTurn>,
     pub steps: u32,
-    pub handed: Vec<Handed>,
-    /// It was reminded that nothing was handed in.
+    pub handed: Vec<ReportedSubmission>,
+    /// Whether the agent was reminded to submit something.
     pub reminded: bool,
-    /// How many of its answers were cut off.
+    /// Number of truncated answers.
     pub cut_off: u32,
-    pub spent: Spent,
+    pub spent: CallTotals,
     /// The last answer.
-    pub said: Said,
-    /// There is nothing more to come.
+    pub said: ModelAnswer,
+    /// Whether the agent has finished.
     pub done: bool,
 }
 
-/// What a model said in one step.
+/// A model's answer in one step.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
+pub struct ModelAnswer {
     pub text: String,
     pub calls: Vec<ToolCall>,
-    pub stop: Stop,
+    pub stop: StopReason,
 }
 
-/// What comes after what was done.
+/// Next node after an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextNode {
     Think,
-    /// It goes on without tools, and must be shown files first.
+    /// Show files to the agent, which continues without tools.
     Look,
     Finish,
 }
 
 impl WorkState {
-    pub fn new(work: Work) -> WorkState {
+    pub fn new(work: WorkTask) -> WorkState {
         WorkState {
             mode: work.mode,
             work: Arc::new(work),
@@ -75,8 +75,8 @@ impl WorkState {
             handed: Vec::new(),
             reminded: false,
             cut_off: 0,
-            spent: Spent::default(),
-            said: Said::default(),
+            spent: CallTotals::default(),
+            said: ModelAnswer::default(),
             done: false,
         }
     }
@@ -86,109 +86,108 @@ impl WorkState {
         u32::try_from(rejected.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it has used up what it may.
+    /// Whether a limit is reached.
     pub(crate) fn is_spent(&self) -> bool {
         self.steps >= self.work.max_steps || self.rejections() >= self.work.max_rejections
     }
 
-    pub(crate) fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> NextNode {
         match self.mode {
-            _ if self.done || self.is_spent() => Next::Finish,
-            Mode::Text if self.files.is_none() => Next::Look,
-            _ => Next::Think,
+            _ if self.done || self.is_spent() => NextNode::Finish,
+            WorkMode::Text if self.files.is_none() => NextNode::Look,
+            _ => NextNode::Think,
         }
     }
 }
 
-/// How it changes.
+/// A state update.
 #[derive(Debug, Clone)]
-pub enum Update {
+pub enum WorkUpdate {
     Looked(ShownFiles),
-    Said(Said),
-    Turns(Vec<Turn>),
-    Handed(Handed),
-    Spent(Spent),
-    /// Its answer was cut off.
+    Said(ModelAnswer),
+    Turns(Vec<TranscriptTurn>),
+    Handed(ReportedSubmission),
+    Spent(CallTotals),
+    /// The answer was truncated.
     CutOff,
-    /// It goes on without tools.
+    /// The agent continues without tools.
     FellBack,
     Reminded,
     Done,
 }
 
 impl State for WorkState {
-    type Update = Update;
+    type Update = WorkUpdate;
     type Item = ();
 
-    fn apply(&mut self, update: Update) {
+    fn apply(&mut self, update: WorkUpdate) {
         match update {
-            Update::Looked(files) => self.files = Some(files),
-            Update::Said(said) => {
+            WorkUpdate::Looked(files) => self.files = Some(files),
+            WorkUpdate::Said(said) => {
                 self.steps += 1;
                 self.said = said;
             }
-            Update::Turns(turns) => self.transcript.extend(turns),
-            Update::Handed(handed) => {
-                // Asked again, it is the same.
+            WorkUpdate::Turns(turns) => self.transcript.extend(turns),
+            WorkUpdate::Handed(handed) => {
+                // A repeated submit reports the same submission.
                 self.handed.retain(|one| one.submission != handed.submission);
                 self.handed.push(handed);
             }
-            Update::Spent(spent) => self.spent = self.spent.plus(spent),
-            Update::FellBack => {
-                self.mode = Mode::Text;
+            WorkUpdate::Spent(spent) => self.spent = self.spent.plus(spent),
+            WorkUpdate::FellBack => {
+                self.mode = WorkMode::Text;
                 self.transcript.clear();
                 self.reminded = false;
             }
-            Update::Reminded => self.reminded = true,
-            Update::CutOff => self.cut_off += 1,
-            Update::Done => self.done = true,
+            WorkUpdate::Reminded => self.reminded = true,
+            WorkUpdate::CutOff => self.cut_off += 1,
+            WorkUpdate::Done => self.done = true,
         }
     }
 }
 
-/// What a worker came to.
+/// Outcome of an agent's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkOutcome {
-    /// All that it handed in last was accepted.
+    /// The last submission of every file was accepted.
     Accepted,
-    /// A person must decide on something.
+    /// A reviewer must decide.
     Escalated,
-    /// It is being verified still.
+    /// A submission is still being verified.
     Pending,
-    /// What it handed in last was rejected.
+    /// A last submission was rejected or undone.
     Rejected,
-    /// It handed nothing in.
+    /// Nothing was submitted.
     Nothing,
 }
 
-/// The whole of it, as it is kept and shown.
+/// Stored report of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "WorkReport")]
-pub struct Worked {
+pub struct WorkReport {
     pub outcome: WorkOutcome,
     pub task_id: String,
-    pub submissions: Vec<Handed>,
+    pub submissions: Vec<ReportedSubmission>,
     pub steps: u32,
-    /// It stopped because it may do no more.
+    /// Whether the agent stopped at a limit.
     pub limit_reached: bool,
-    /// How it worked in the end.
-    pub mode: Mode,
-    /// Its last words.
+    /// Mode at the end.
+    pub mode: WorkMode,
+    /// Text of the last answer.
     pub said: String,
-    pub spent: Spent,
+    pub spent: CallTotals,
 }
 
-impl From<&WorkState> for Worked {
-    fn from(state: &WorkState) -> Worked {
-        // What was handed in again counts as it went last.
+impl From<&WorkState> for WorkReport {
+    fn from(state: &WorkState) -> WorkReport {
+        // The last verdict on each file counts.
         let mut last: std::collections::BTreeMap<&str, &str> = std::collections::BTreeMap::new();
         for handed in &state.handed {
             for file in &handed.files {
                 last.insert(file, &handed.verdict);
             }
         }
-        // What was taken back again is not there.
+        // An undone change counts as rejected, because it is not in the file.
         let any = |verdict: &str| last.values().any(|v| *v == verdict);
         let outcome = match () {
             () if state.handed.is_empty() => WorkOutcome::Nothing,
@@ -197,7 +196,7 @@ impl From<&WorkState> for Worked {
             () if any("pending") => WorkOutcome::Pending,
             () => WorkOutcome::Accepted,
         };
-        Worked {
+        WorkReport {
             outcome,
             task_id: state.work.task_id.to_string(),
             submissions: state.handed.clone(),

@@ -1,12 +1,12 @@
-//! Drafts behind a gate, from the request to the file and back.
+//! Integration tests of the draft workflow: request, write, submit, decide, apply, undo.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod cycle;
 mod docs;
 mod faults;
+mod fixture;
 mod log;
-mod office;
 mod people;
 mod propose;
 mod refusals;

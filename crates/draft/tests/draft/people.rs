@@ -1,144 +1,156 @@
-//! What people decide, and what they can take back.
+//! Decisions of reviewers, undo, and cleanup.
 
 use std::time::Duration;
 
 use assize_config::Review;
-use assize_draft::{Answer, DraftError, Force, Stage};
+use assize_draft::{DraftError, Force, SubmissionStage, SubmissionStatus};
 use assize_gate::Policy;
 
-use crate::office::{Office, WATCHDOG, WORKER, number, rules};
+use crate::fixture::{AGENT, Fixture, WATCHDOG, number, rules};
 
-fn always() -> Office {
-    Office::under(Policy { review: Review::Always, ..Policy::default() })
+fn always() -> Fixture {
+    Fixture::under(Policy { review: Review::Always, ..Policy::default() })
 }
 
 #[tokio::test]
-async fn a_person_accepts_rejects_and_takes_back() {
-    let office = always();
+async fn reviewer_accepts_undoes_and_rejects() {
+    let fixture = always();
     let changed = format!("{WATCHDOG}# end\n");
-    let escalated = office.propose("src/watchdog.py", &changed).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["review"]));
-    assert_eq!(office.drafts().len(), 2);
+    let escalated = fixture.propose("src/watchdog.py", &changed).await;
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["review"])
+    );
+    assert_eq!(fixture.drafts().len(), 2);
     let id = number(&escalated);
-    office.desk.accept("ann", id, Force::No).await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), changed);
-    assert!(office.drafts().is_empty());
-    let told = office.desk.accept("ann", id, Force::No).await.unwrap_err().to_string();
-    assert!(told.contains("is accepted, and waits for nobody"), "{told}");
-    office.desk.undo("ann", id).await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
-    assert!(matches!(office.desk.undo("ann", id).await, Err(DraftError::Wrong(_))));
-    let book = office.desk.state().await.unwrap();
-    assert_eq!(book.submissions[&id].stage, Stage::Undone);
+    fixture.service.accept("ann", id, Force::No).await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), changed);
+    assert!(fixture.drafts().is_empty());
+    let message = fixture.service.accept("ann", id, Force::No).await.unwrap_err().to_string();
+    assert!(message.contains("is already accepted"), "{message}");
+    fixture.service.undo("ann", id).await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
+    assert!(matches!(fixture.service.undo("ann", id).await, Err(DraftError::Wrong(_))));
+    let state = fixture.service.state().await.unwrap();
+    assert_eq!(state.submissions[&id].stage, SubmissionStage::Undone);
 
-    let second = office.propose("src/watchdog.py", "x = 1\n").await;
-    office.desk.reject("ann", number(&second), "keep the shebang").await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
-    let next = office.request("src/watchdog.py").await.unwrap();
+    let second = fixture.propose("src/watchdog.py", "x = 1\n").await;
+    fixture.service.reject("ann", number(&second), "keep the shebang").await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
+    let next = fixture.request("src/watchdog.py").await.unwrap();
     let kinds: Vec<String> = next.messages.iter().map(|m| format!("{:?}", m.kind)).collect();
     assert_eq!(kinds, ["DraftAccepted", "DraftUndone", "DraftRejected"].map(str::to_owned)[2..]);
     assert!(next.messages[0].reasons[0].message.contains("keep the shebang"));
 }
 
 #[tokio::test]
-async fn a_changed_original_is_a_conflict_and_nothing_is_lost() {
-    let office = Office::new();
-    let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
-    office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# theirs\n")).await.unwrap();
+async fn changed_original_is_a_conflict_and_is_kept_for_undo() {
+    let fixture = Fixture::new();
+    let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
+    fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# theirs\n")).await.unwrap();
     let mine = format!("{WATCHDOG}# mine\n");
-    office.put("src/watchdog.py", &mine);
-    let escalated = office.submit(&draft, "src/watchdog.py").await.unwrap();
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["conflict"]));
-    assert_eq!(office.text("src/watchdog.py"), mine);
+    fixture.put("src/watchdog.py", &mine);
+    let escalated = fixture.submit(&draft, "src/watchdog.py").await.unwrap();
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["conflict"])
+    );
+    assert_eq!(fixture.text("src/watchdog.py"), mine);
     let id = number(&escalated);
-    assert!(matches!(office.desk.accept("ann", id, Force::No).await, Err(DraftError::Conflict(_))));
-    assert_eq!(office.text("src/watchdog.py"), mine);
-    office.desk.accept("ann", id, Force::Yes).await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), format!("{WATCHDOG}# theirs\n"));
-    // What was replaced was kept.
-    office.desk.undo("ann", id).await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), mine);
-    // The worker can start from what is there now.
-    let again = office.request("src/watchdog.py").await.unwrap();
-    assert_eq!(office.desk.read(WORKER, &again.draft_path).await.unwrap().content, mine);
+    assert!(matches!(
+        fixture.service.accept("ann", id, Force::No).await,
+        Err(DraftError::Conflict(_))
+    ));
+    assert_eq!(fixture.text("src/watchdog.py"), mine);
+    fixture.service.accept("ann", id, Force::Yes).await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), format!("{WATCHDOG}# theirs\n"));
+    // The overwritten content was kept.
+    fixture.service.undo("ann", id).await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), mine);
+    // The agent can start from the current content.
+    let again = fixture.request("src/watchdog.py").await.unwrap();
+    assert_eq!(fixture.service.read(AGENT, &again.draft_path).await.unwrap().content, mine);
 }
 
 #[tokio::test]
-async fn a_draft_whose_file_has_changed_starts_anew_when_it_is_asked_for() {
-    let office = Office::new();
-    let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
-    office.desk.write(WORKER, &draft, "x = 1\n").await.unwrap();
-    office.put("src/watchdog.py", "y = 1\n");
-    let again = office.request("src/watchdog.py").await.unwrap();
+async fn requested_draft_of_a_changed_file_starts_again() {
+    let fixture = Fixture::new();
+    let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
+    fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
+    fixture.put("src/watchdog.py", "y = 1\n");
+    let again = fixture.request("src/watchdog.py").await.unwrap();
     assert_eq!(again.draft_path, draft);
-    assert!(again.note.unwrap().contains("starts again from what it is now"));
-    assert_eq!(office.desk.read(WORKER, &draft).await.unwrap().content, "y = 1\n");
-    assert_eq!(office.propose("src/watchdog.py", "y = 2\n").await.verdict, Answer::Accepted);
+    assert!(again.note.unwrap().contains("starts again from its current content"));
+    assert_eq!(fixture.service.read(AGENT, &draft).await.unwrap().content, "y = 1\n");
+    assert_eq!(
+        fixture.propose("src/watchdog.py", "y = 2\n").await.verdict,
+        SubmissionStatus::Accepted
+    );
 }
 
 #[tokio::test]
-async fn what_changed_after_it_was_accepted_is_not_taken_back() {
-    let office = Office::new();
-    let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
-    office.put("src/watchdog.py", "later\n");
-    let told = office.desk.undo("ann", number(&accepted)).await.unwrap_err();
-    assert!(matches!(told, DraftError::Conflict(_)), "{told}");
-    assert_eq!(office.text("src/watchdog.py"), "later\n");
-    // Once it is again what was accepted, it can be.
-    office.put("src/watchdog.py", format!("{WATCHDOG}# end\n"));
-    office.desk.undo("ann", number(&accepted)).await.unwrap();
-    assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
+async fn undo_of_a_file_changed_since_is_a_conflict() {
+    let fixture = Fixture::new();
+    let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
+    fixture.put("src/watchdog.py", "later\n");
+    let message = fixture.service.undo("ann", number(&accepted)).await.unwrap_err();
+    assert!(matches!(message, DraftError::Conflict(_)), "{message}");
+    assert_eq!(fixture.text("src/watchdog.py"), "later\n");
+    // Once the file has the accepted content again, undo works.
+    fixture.put("src/watchdog.py", format!("{WATCHDOG}# end\n"));
+    fixture.service.undo("ann", number(&accepted)).await.unwrap();
+    assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
 }
 
 #[tokio::test]
-async fn what_is_old_is_put_away_and_what_waits_is_not() {
-    let office = Office::new();
-    let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
-    office.put("Cargo.lock", "a\n");
-    let waiting = office.propose("Cargo.lock", "b\n").await;
-    office.request("src/watchdog.py").await.unwrap();
-    let now = office.desk.entries().await.unwrap().last().unwrap().at;
+async fn sweep_removes_old_settled_submissions_but_not_waiting_ones() {
+    let fixture = Fixture::new();
+    let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
+    fixture.put("Cargo.lock", "a\n");
+    let waiting = fixture.propose("Cargo.lock", "b\n").await;
+    fixture.request("src/watchdog.py").await.unwrap();
+    let now = fixture.service.entries().await.unwrap().last().unwrap().at;
     let keep = Duration::from_secs(60);
-    let cleared = office.desk.sweep("ann", now, keep).await.unwrap();
+    let cleared = fixture.service.sweep("ann", now, keep).await.unwrap();
     assert_eq!((cleared.submissions, cleared.drafts, cleared.copies), (0, 0, 0));
-    let cleared = office.desk.sweep("ann", now + 61_000, keep).await.unwrap();
+    let cleared = fixture.service.sweep("ann", now + 61_000, keep).await.unwrap();
     assert_eq!((cleared.submissions, cleared.drafts), (1, 1));
     assert!(cleared.copies > 0);
-    let told = office.desk.undo("ann", number(&accepted)).await.unwrap_err().to_string();
-    assert!(told.contains("is not kept any more"), "{told}");
-    office.desk.accept("ann", number(&waiting), Force::No).await.unwrap();
-    assert_eq!(office.text("Cargo.lock"), "b\n");
+    let message = fixture.service.undo("ann", number(&accepted)).await.unwrap_err().to_string();
+    assert!(message.contains("are not kept any more"), "{message}");
+    fixture.service.accept("ann", number(&waiting), Force::No).await.unwrap();
+    assert_eq!(fixture.text("Cargo.lock"), "b\n");
 }
 
 #[tokio::test]
-async fn the_tools_can_be_switched_off() {
-    let office = Office::new();
-    let other = office.another();
+async fn draft_tools_can_be_switched_off_and_on() {
+    let fixture = Fixture::new();
+    let other = fixture.another();
     assert!(other.switch("ann", false).await.unwrap());
     assert!(!other.switch("ann", false).await.unwrap());
-    let told = office.request("src/watchdog.py").await.unwrap_err().to_string();
-    assert!(told.contains("switched off"), "{told}");
+    let message = fixture.request("src/watchdog.py").await.unwrap_err().to_string();
+    assert!(message.contains("switched off"), "{message}");
     assert!(other.switch("ann", true).await.unwrap());
-    assert!(office.request("src/watchdog.py").await.is_ok());
+    assert!(fixture.request("src/watchdog.py").await.is_ok());
 }
 
 #[tokio::test]
-async fn drafts_folder_with_folders_in_it_is_emptied() {
-    let office = Office::new();
-    office.put("Cargo.lock", "a\n");
-    let waiting = office.propose("Cargo.lock", "b\n").await;
-    let open = office.request("src/watchdog.py").await.unwrap().draft_path;
-    // One folder stands in the place of an open draft.
-    std::fs::remove_file(office.repo(&open)).unwrap();
-    office.put(&format!("{open}/mine.txt"), "mine");
-    office.put("_handoff/drafts/a-folder/mine.txt", "mine");
-    office.put("_handoff/drafts/.new-0123", "unfinished");
-    office.put("_handoff/drafts/left-behind.txt", "x");
-    let emptied = office.desk.empty("ann").await.unwrap();
+async fn emptying_the_drafts_folder_keeps_its_subfolders() {
+    let fixture = Fixture::new();
+    fixture.put("Cargo.lock", "a\n");
+    let waiting = fixture.propose("Cargo.lock", "b\n").await;
+    let open = fixture.request("src/watchdog.py").await.unwrap().draft_path;
+    // A folder is in place of an open draft.
+    std::fs::remove_file(fixture.repo(&open)).unwrap();
+    fixture.put(&format!("{open}/mine.txt"), "mine");
+    fixture.put("_handoff/drafts/a-folder/mine.txt", "mine");
+    fixture.put("_handoff/drafts/.new-0123", "unfinished");
+    fixture.put("_handoff/drafts/left-behind.txt", "x");
+    let emptied = fixture.service.empty("ann").await.unwrap();
     assert_eq!((emptied.rejected, emptied.drafts, emptied.files), (1, 1, 1));
     assert_eq!(emptied.left.len(), 2);
-    assert_eq!(office.drafts(), emptied.left);
-    let book = office.desk.state().await.unwrap();
-    assert_eq!(book.submissions[&number(&waiting)].stage, Stage::Rejected);
-    assert!(book.drafts.is_empty());
+    assert_eq!(fixture.drafts(), emptied.left);
+    let state = fixture.service.state().await.unwrap();
+    assert_eq!(state.submissions[&number(&waiting)].stage, SubmissionStage::Rejected);
+    assert!(state.drafts.is_empty());
 }

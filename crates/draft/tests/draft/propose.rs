@@ -1,9 +1,12 @@
-//! Whole files that a worker without tools submits.
+//! Whole files that an agent without tools submits.
 
-use assize_draft::{Answer, DraftError, NewContent, Proposal, Seen, Stage, Submitted};
+use assize_draft::{
+    DraftError, FileProposal, ProposedContent, SeenFile, SubmissionStage, SubmissionStatus,
+    SubmitResponse,
+};
 use assize_run::NewAuditEntry;
 
-use crate::office::{Office, TASK, WATCHDOG, WORKER, rules};
+use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, rules};
 
 const PATH: &str = "src/watchdog.py";
 
@@ -12,123 +15,131 @@ fn changed() -> String {
 }
 
 async fn propose(
-    office: &Office,
+    fixture: &Fixture,
     key: &str,
-    contents: &[NewContent<'_>],
-) -> Result<Submitted, DraftError> {
-    let proposal = Proposal { key, task_id: TASK, summary: "a change", contents };
-    office.another().propose(WORKER, proposal).await
+    contents: &[ProposedContent<'_>],
+) -> Result<SubmitResponse, DraftError> {
+    let proposal = FileProposal { key, task_id: TASK, summary: "a change", contents };
+    fixture.another().propose(AGENT, proposal).await
 }
 
 #[tokio::test]
-async fn proposal_that_the_user_reverted_is_submitted_anew() {
-    let office = Office::new();
+async fn proposal_that_the_user_reverted_is_submitted_again() {
+    let fixture = Fixture::new();
     let content = changed();
-    let new = [NewContent { path: PATH, content: &content, seen: Seen::Text(WATCHDOG) }];
-    let first = propose(&office, "run-1/step-1", &new).await.unwrap();
-    assert_eq!((first.verdict, first.submission), (Answer::Accepted, 1));
-    office.put(PATH, WATCHDOG);
-    let second = propose(&office, "run-2/step-1", &new).await.unwrap();
-    assert_eq!((second.verdict, second.submission), (Answer::Accepted, 2));
-    assert_eq!(office.text(PATH), content);
+    let new = [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];
+    let first = propose(&fixture, "run-1/step-1", &new).await.unwrap();
+    assert_eq!((first.verdict, first.submission), (SubmissionStatus::Accepted, 1));
+    fixture.put(PATH, WATCHDOG);
+    let second = propose(&fixture, "run-2/step-1", &new).await.unwrap();
+    assert_eq!((second.verdict, second.submission), (SubmissionStatus::Accepted, 2));
+    assert_eq!(fixture.text(PATH), content);
 }
 
 /// A run that is resumed after a crash sends the same request again.
 #[tokio::test]
 async fn proposal_with_the_same_key_is_submitted_once() {
-    let office = Office::new();
-    office.put("same.py", "x = 1\n");
+    let fixture = Fixture::new();
+    fixture.put("same.py", "x = 1\n");
     let content = changed();
     let new = [
-        NewContent { path: "same.py", content: "x = 1\n", seen: Seen::Text("x = 1\n") },
-        NewContent { path: PATH, content: &content, seen: Seen::Text(WATCHDOG) },
+        ProposedContent { path: "same.py", content: "x = 1\n", seen: SeenFile::Text("x = 1\n") },
+        ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) },
     ];
-    let first = propose(&office, "run-1/step-1", &new).await.unwrap();
-    assert_eq!((first.verdict, first.files.as_slice()), (Answer::Accepted, &[PATH.to_owned()][..]));
-    let again = propose(&office, "run-1/step-1", &new).await.unwrap();
-    assert_eq!((again.verdict, again.submission), (Answer::Accepted, first.submission));
-    assert_eq!(office.desk.state().await.unwrap().submissions.len(), 1);
+    let first = propose(&fixture, "run-1/step-1", &new).await.unwrap();
+    assert_eq!(
+        (first.verdict, first.files.as_slice()),
+        (SubmissionStatus::Accepted, &[PATH.to_owned()][..])
+    );
+    let again = propose(&fixture, "run-1/step-1", &new).await.unwrap();
+    assert_eq!((again.verdict, again.submission), (SubmissionStatus::Accepted, first.submission));
+    assert_eq!(fixture.service.state().await.unwrap().submissions.len(), 1);
 }
 
 #[tokio::test]
 async fn file_deleted_or_created_since_it_was_shown_is_a_conflict() {
-    let office = Office::new();
-    std::fs::remove_file(office.repo(PATH)).unwrap();
+    let fixture = Fixture::new();
+    std::fs::remove_file(fixture.repo(PATH)).unwrap();
     let content = changed();
-    let deleted = [NewContent { path: PATH, content: &content, seen: Seen::Text(WATCHDOG) }];
-    let escalated = propose(&office, "run-1/step-1", &deleted).await.unwrap();
-    assert_eq!(escalated.verdict, Answer::Escalated);
+    let deleted =
+        [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];
+    let escalated = propose(&fixture, "run-1/step-1", &deleted).await.unwrap();
+    assert_eq!(escalated.verdict, SubmissionStatus::Escalated);
     assert_eq!(rules(&escalated), ["conflict"]);
-    assert!(!office.repo(PATH).exists());
+    assert!(!fixture.repo(PATH).exists());
 
-    office.put("new.py", "mine = 1\n");
-    let created = [NewContent { path: "new.py", content: "x = 1\n", seen: Seen::Absent }];
-    let escalated = propose(&office, "run-1/step-2", &created).await.unwrap();
-    assert_eq!(escalated.verdict, Answer::Escalated);
+    fixture.put("new.py", "mine = 1\n");
+    let created = [ProposedContent { path: "new.py", content: "x = 1\n", seen: SeenFile::Absent }];
+    let escalated = propose(&fixture, "run-1/step-2", &created).await.unwrap();
+    assert_eq!(escalated.verdict, SubmissionStatus::Escalated);
     assert_eq!(rules(&escalated), ["conflict"]);
-    assert_eq!(office.text("new.py"), "mine = 1\n");
+    assert_eq!(fixture.text("new.py"), "mine = 1\n");
 
-    // Files that are as they were shown are no conflict: a missing one, and one without content.
-    let absent = [NewContent { path: "other.py", content: "x = 1\n", seen: Seen::Absent }];
-    let accepted = propose(&office, "run-1/step-3", &absent).await.unwrap();
-    assert_eq!(accepted.verdict, Answer::Accepted, "{:?}", accepted.reasons);
-    office.put("empty.py", "");
-    let empty = [NewContent { path: "empty.py", content: "x = 1\n", seen: Seen::Text("") }];
-    let accepted = propose(&office, "run-1/step-4", &empty).await.unwrap();
-    assert_eq!(accepted.verdict, Answer::Accepted, "{:?}", accepted.reasons);
+    // Files unchanged since they were shown are not a conflict: a missing file, and an empty file.
+    let absent = [ProposedContent { path: "other.py", content: "x = 1\n", seen: SeenFile::Absent }];
+    let accepted = propose(&fixture, "run-1/step-3", &absent).await.unwrap();
+    assert_eq!(accepted.verdict, SubmissionStatus::Accepted, "{:?}", accepted.reasons);
+    fixture.put("empty.py", "");
+    let empty =
+        [ProposedContent { path: "empty.py", content: "x = 1\n", seen: SeenFile::Text("") }];
+    let accepted = propose(&fixture, "run-1/step-4", &empty).await.unwrap();
+    assert_eq!(accepted.verdict, SubmissionStatus::Accepted, "{:?}", accepted.reasons);
 }
 
 #[tokio::test]
 async fn waiting_proposal_is_not_submitted_twice() {
-    let office = Office::new();
-    office.put("Cargo.lock", "a\n");
-    let lock = NewContent { path: "Cargo.lock", content: "b\n", seen: Seen::Text("a\n") };
-    let waiting = propose(&office, "run-1/step-1", &[lock]).await.unwrap();
-    assert_eq!(waiting.verdict, Answer::Escalated);
-    let same = propose(&office, "run-2/step-1", &[lock]).await.unwrap();
-    assert_eq!((same.verdict, same.submission), (Answer::Escalated, waiting.submission));
-    let other = NewContent { content: "c\n", ..lock };
-    let refused = propose(&office, "run-2/step-2", &[other]).await.unwrap_err();
+    let fixture = Fixture::new();
+    fixture.put("Cargo.lock", "a\n");
+    let lock = ProposedContent { path: "Cargo.lock", content: "b\n", seen: SeenFile::Text("a\n") };
+    let waiting = propose(&fixture, "run-1/step-1", &[lock]).await.unwrap();
+    assert_eq!(waiting.verdict, SubmissionStatus::Escalated);
+    let same = propose(&fixture, "run-2/step-1", &[lock]).await.unwrap();
+    assert_eq!((same.verdict, same.submission), (SubmissionStatus::Escalated, waiting.submission));
+    let other = ProposedContent { content: "c\n", ..lock };
+    let refused = propose(&fixture, "run-2/step-2", &[other]).await.unwrap_err();
     assert!(refused.to_string().contains("(submission 1)"), "{refused}");
     // An unchanged copy of the waiting file does not stop another change.
     let content = changed();
-    let unchanged = NewContent { content: "a\n", ..lock };
-    let change = NewContent { path: PATH, content: &content, seen: Seen::Text(WATCHDOG) };
-    let accepted = propose(&office, "run-2/step-3", &[unchanged, change]).await.unwrap();
-    assert_eq!(accepted.verdict, Answer::Accepted);
+    let unchanged = ProposedContent { content: "a\n", ..lock };
+    let change = ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) };
+    let accepted = propose(&fixture, "run-2/step-3", &[unchanged, change]).await.unwrap();
+    assert_eq!(accepted.verdict, SubmissionStatus::Accepted);
 }
 
 /// The store may record the entry of a cancelled caller after the next caller has read the log.
 #[tokio::test]
-async fn late_entry_of_a_cancelled_caller_gets_a_number_of_its_own() {
-    let office = Office::new();
-    let accepted = office.propose(PATH, &changed()).await;
+async fn late_entry_of_a_cancelled_caller_gets_its_own_number() {
+    let fixture = Fixture::new();
+    let accepted = fixture.propose(PATH, &changed()).await;
     assert_eq!(accepted.submission, 1);
-    let entries = office.desk.entries().await.unwrap();
+    let entries = fixture.service.entries().await.unwrap();
     let entry = entries.iter().find(|entry| entry.action == "submitted").unwrap().clone();
     let (actor, action, subject) = (entry.actor, entry.action, entry.subject);
     let late = NewAuditEntry { actor, action, subject, detail: entry.detail };
-    let late = office.store.audit(late).await.unwrap();
-    let book = office.desk.state().await.unwrap();
-    let numbers: Vec<(u64, u64, Stage)> =
-        book.submissions.values().map(|s| (s.id, s.entry, s.stage)).collect();
-    assert_eq!(numbers, [(1, entry.id, Stage::Accepted), (2, late.id, Stage::Submitted)]);
-    let next = office.propose("other.py", "x = 1\n").await;
+    let late = fixture.store.audit(late).await.unwrap();
+    let state = fixture.service.state().await.unwrap();
+    let numbers: Vec<(u64, u64, SubmissionStage)> =
+        state.submissions.values().map(|s| (s.id, s.entry, s.stage)).collect();
+    assert_eq!(
+        numbers,
+        [(1, entry.id, SubmissionStage::Accepted), (2, late.id, SubmissionStage::Submitted)]
+    );
+    let next = fixture.propose("other.py", "x = 1\n").await;
     assert_eq!(next.submission, 3);
 }
 
 #[tokio::test]
 async fn late_entry_with_a_known_key_is_the_same_submission() {
-    let office = Office::new();
+    let fixture = Fixture::new();
     let content = changed();
-    let new = [NewContent { path: PATH, content: &content, seen: Seen::Text(WATCHDOG) }];
-    propose(&office, "run-1/step-1", &new).await.unwrap();
-    let entries = office.desk.entries().await.unwrap();
+    let new = [ProposedContent { path: PATH, content: &content, seen: SeenFile::Text(WATCHDOG) }];
+    propose(&fixture, "run-1/step-1", &new).await.unwrap();
+    let entries = fixture.service.entries().await.unwrap();
     let entry = entries.iter().find(|entry| entry.action == "submitted").unwrap().clone();
     let (actor, action, subject) = (entry.actor, entry.action, entry.subject);
     let late = NewAuditEntry { actor, action, subject, detail: entry.detail };
-    office.store.audit(late).await.unwrap();
-    let book = office.desk.state().await.unwrap();
-    let stages: Vec<Stage> = book.submissions.values().map(|s| s.stage).collect();
-    assert_eq!(stages, [Stage::Accepted]);
+    fixture.store.audit(late).await.unwrap();
+    let state = fixture.service.state().await.unwrap();
+    let stages: Vec<SubmissionStage> = state.submissions.values().map(|s| s.stage).collect();
+    assert_eq!(stages, [SubmissionStage::Accepted]);
 }

@@ -1,103 +1,111 @@
-//! What workers cannot do: each way out, tried through the tools.
+//! Attempts of agents to escape the rules, made through the tools.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use assize_draft::{Answer, DraftError, NewContent, Options, Proposal, Seen, Submit};
+use assize_draft::{
+    DraftError, DraftOptions, FileProposal, ProposedContent, SeenFile, SubmissionStatus,
+    SubmitRequest,
+};
 use assize_gate::Policy;
 use assize_run::AuditQuery;
 use assize_workspace::{GitSettings, Workspace};
 use proptest::prelude::*;
 
-use crate::office::{Office, TASK, WATCHDOG, WORKER, number, rules, small_files, submit};
+use crate::fixture::{AGENT, Fixture, TASK, WATCHDOG, number, rules, small_files, submit};
 
 /// The message and the log must not repeat the token.
 #[tokio::test]
 async fn secret_in_a_file_name_or_task_id_is_rejected_without_its_text() {
-    let office = Office::new();
+    let fixture = Fixture::new();
     let token = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let path = format!("docs/{token}.md");
     let tried = [
-        office.desk.request(WORKER, &path, TASK).await.unwrap_err(),
-        office.desk.request(WORKER, &format!("../{path}"), TASK).await.unwrap_err(),
-        office.desk.request(WORKER, "src/watchdog.py", &token).await.unwrap_err(),
-        office.desk.request(WORKER, "src/watchdog.py", &format!("a/{token}")).await.unwrap_err(),
-        propose(&office, &path).await,
+        fixture.service.request(AGENT, &path, TASK).await.unwrap_err(),
+        fixture.service.request(AGENT, &format!("../{path}"), TASK).await.unwrap_err(),
+        fixture.service.request(AGENT, "src/watchdog.py", &token).await.unwrap_err(),
+        fixture.service.request(AGENT, "src/watchdog.py", &format!("a/{token}")).await.unwrap_err(),
+        propose(&fixture, &path).await,
     ];
     for error in tried {
-        let told = error.to_string();
-        assert!(told.contains("a token of GitHub") && told.contains("choose another"), "{told}");
-        assert!(!told.contains("R2d9"), "{told}");
+        let message = error.to_string();
+        assert!(
+            message.contains("a token of GitHub") && message.contains("choose another"),
+            "{message}"
+        );
+        assert!(!message.contains("R2d9"), "{message}");
     }
-    let log = office.store.audit_log(AuditQuery::default()).await.unwrap();
+    let log = fixture.store.audit_log(AuditQuery::default()).await.unwrap();
     let log = format!("{log:?}");
     assert!(!log.contains("R2d9"), "{log}");
-    // The worker did not choose the name of an existing file.
-    office.put(&path, "x\n");
-    office.desk.request(WORKER, &path, TASK).await.unwrap();
+    // The agent did not choose the name of an existing file.
+    fixture.put(&path, "x\n");
+    fixture.service.request(AGENT, &path, TASK).await.unwrap();
 }
 
-/// The name was there before, and the value is new.
+/// The name existed before; only the value is new.
 #[tokio::test]
 async fn new_value_below_an_old_name_is_rejected() {
-    let office = Office::new();
+    let fixture = Fixture::new();
     let env = |value: &str| format!("env:\n  - name: DB_PASSWORD\n    {value}\n");
-    office.put("deploy.yaml", env("valueFrom: {}"));
-    let submitted = office.propose("deploy.yaml", &env("value: hunter2")).await;
+    fixture.put("deploy.yaml", env("valueFrom: {}"));
+    let submitted = fixture.propose("deploy.yaml", &env("value: hunter2")).await;
     assert_eq!(rules(&submitted), ["secret/assigned-password"]);
     assert_eq!(submitted.reasons[0].line, Some(3));
-    let submitted = office.propose("deploy.yaml", &env("value: $(DB_PASSWORD)")).await;
-    assert_eq!(submitted.verdict, Answer::Accepted, "{submitted:?}");
+    let submitted = fixture.propose("deploy.yaml", &env("value: $(DB_PASSWORD)")).await;
+    assert_eq!(submitted.verdict, SubmissionStatus::Accepted, "{submitted:?}");
 }
 
-/// Why a new file cannot be proposed as text.
-async fn propose(office: &Office, path: &str) -> DraftError {
-    let contents = [NewContent { path, content: "x\n", seen: Seen::Absent }];
-    let proposal = Proposal { key: "k", task_id: TASK, summary: "", contents: &contents };
-    office.desk.propose(WORKER, proposal).await.unwrap_err()
+/// Error for proposing a new file as text.
+async fn propose(fixture: &Fixture, path: &str) -> DraftError {
+    let contents = [ProposedContent { path, content: "x\n", seen: SeenFile::Absent }];
+    let proposal = FileProposal { key: "k", task_id: TASK, summary: "", contents: &contents };
+    fixture.service.propose(AGENT, proposal).await.unwrap_err()
 }
 
-/// Each of these is refused, and each is in the log.
+/// Each path is refused and recorded in the log.
 #[tokio::test]
-async fn no_path_leads_out_and_every_try_is_written_down() {
-    let office = Office::new();
-    symlink("../secret", office.repo("leaf")).unwrap();
-    symlink("..", office.repo("up")).unwrap();
-    symlink("src", office.repo("alias")).unwrap();
-    symlink("/proc/self/root", office.repo("magic")).unwrap();
-    fs::hard_link(office.folder.path().join("secret"), office.repo("hard")).unwrap();
-    office.put(".env", "KEY=1\n");
-    office.put(".git/config", "[core]\n");
-    office.put("deploy/server.pem", "x\n");
-    office
+async fn paths_that_are_not_allowed_are_refused_and_recorded() {
+    let fixture = Fixture::new();
+    symlink("../secret", fixture.repo("leaf")).unwrap();
+    symlink("..", fixture.repo("up")).unwrap();
+    symlink("src", fixture.repo("alias")).unwrap();
+    symlink("/proc/self/root", fixture.repo("magic")).unwrap();
+    fs::hard_link(fixture.folder.path().join("secret"), fixture.repo("hard")).unwrap();
+    fixture.put(".env", "KEY=1\n");
+    fixture.put(".git/config", "[core]\n");
+    fixture.put("deploy/server.pem", "x\n");
+    fixture
         .put("notes.txt", ["-----BEGIN RSA PRIVATE", " KEY-----\nMIIEowIBAAKCAQEAxyz\n"].concat());
     let tries = [
-        ("../secret", "leads elsewhere"),
-        ("src/../../secret", "leads elsewhere"),
+        ("../secret", "contains `..`"),
+        ("src/../../secret", "contains `..`"),
         ("/etc/passwd", "outside the workspace"),
         ("/proc/self/environ", "outside the workspace"),
         ("leaf", "links are not followed"),
         ("up/secret", "links are not followed"),
         ("alias/watchdog.py", "links are not followed"),
         ("magic/etc/hosts", "links are not followed"),
-        ("hard", "it has 2 names"),
-        ("_handoff/TASK_CONTRACT.json", "is where drafts are kept"),
-        ("_handoff/transition.ndjson", "is where drafts are kept"),
-        ("_HANDOFF/drafts/x", "is where drafts are kept"),
-        (".git/config", "may hold secrets"),
-        (".GIT/hooks/post-checkout", "may hold secrets"),
-        (".env", "may hold secrets"),
-        ("sub/.env.production", "may hold secrets"),
-        ("deploy/server.pem", "may hold secrets"),
+        ("hard", "it has 2 hard links"),
+        ("_handoff/TASK_CONTRACT.json", "is reserved for drafts"),
+        ("_handoff/transition.ndjson", "is reserved for drafts"),
+        ("_HANDOFF/drafts/x", "is reserved for drafts"),
+        (".git/config", "may contain secrets"),
+        (".GIT/hooks/post-checkout", "may contain secrets"),
+        (".env", "may contain secrets"),
+        ("sub/.env.production", "may contain secrets"),
+        ("deploy/server.pem", "may contain secrets"),
         ("notes.txt", "rule `secret/private-key`"),
-        ("src\\watchdog.py", "a character that no path here may have"),
-        ("src/watch\u{202e}dog.py", "a character that no path here may have"),
-        ("a\0b", "a character that no path here may have"),
+        ("src\\watchdog.py", "a character that is not allowed"),
+        ("src/watch\u{202e}dog.py", "a character that is not allowed"),
+        ("a\0b", "a character that is not allowed"),
         ("", "the path is empty"),
     ];
     for (path, why) in tries {
-        match office.request(path).await {
-            Err(DraftError::Refused(told)) => assert!(told.contains(why), "{path}: {told}"),
+        match fixture.request(path).await {
+            Err(DraftError::Refused(message)) => {
+                assert!(message.contains(why), "{path}: {message}")
+            }
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -120,72 +128,72 @@ async fn no_path_leads_out_and_every_try_is_written_down() {
     ];
     for path in writes {
         for refused in [
-            office.desk.write(WORKER, path, "x").await.map(drop),
-            office.desk.read(WORKER, path).await.map(drop),
-            office.desk.submit(WORKER, submit(path, "src/watchdog.py")).await.map(drop),
+            fixture.service.write(AGENT, path, "x").await.map(drop),
+            fixture.service.read(AGENT, path).await.map(drop),
+            fixture.service.submit(AGENT, submit(path, "src/watchdog.py")).await.map(drop),
         ] {
             assert!(matches!(refused, Err(DraftError::Refused(_))), "{path}: {refused:?}");
         }
     }
-    let book = office.desk.state().await.unwrap();
-    assert_eq!(book.refused, (tries.len() + 3 * writes.len()) as u64);
-    assert_eq!(office.text("../secret"), "SECRET");
-    assert_eq!(office.text("src/watchdog.py"), WATCHDOG);
-    assert!(office.drafts().is_empty());
+    let state = fixture.service.state().await.unwrap();
+    assert_eq!(state.refused, (tries.len() + 3 * writes.len()) as u64);
+    assert_eq!(fixture.text("../secret"), "SECRET");
+    assert_eq!(fixture.text("src/watchdog.py"), WATCHDOG);
+    assert!(fixture.drafts().is_empty());
 }
 
 #[tokio::test]
-async fn what_may_be_read_can_be_said() {
+async fn readable_setting_allows_a_hidden_file() {
     let policy = Policy { readable: vec![".env.ci".to_owned()], ..Policy::default() };
-    let office = Office::under(policy);
-    office.put(".env.ci", "KEY=\n");
-    office.put(".env", "KEY=1\n");
-    assert!(office.request(".env.ci").await.is_ok());
-    assert!(matches!(office.request(".env").await, Err(DraftError::Refused(_))));
+    let fixture = Fixture::under(policy);
+    fixture.put(".env.ci", "KEY=\n");
+    fixture.put(".env", "KEY=1\n");
+    assert!(fixture.request(".env.ci").await.is_ok());
+    assert!(matches!(fixture.request(".env").await, Err(DraftError::Refused(_))));
 }
 
-/// A token, made up here and put together so that no scanner takes this file for one that leaks.
+/// A made-up token, in two parts so that scanners do not report this file.
 fn token() -> String {
     ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat()
 }
 
 #[tokio::test]
-async fn files_with_secrets_are_not_handed_out() {
-    let office = Office::under(Policy { readable: vec!["ok.py".to_owned()], ..small_files() });
+async fn files_with_secrets_cannot_be_requested() {
+    let fixture = Fixture::under(Policy { readable: vec!["ok.py".to_owned()], ..small_files() });
     let key = ["-----BEGIN PRIVATE", " KEY-----"].concat();
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj";
-    office.put("late.txt", format!("{}{key}\n{body}\n", "a line\n".repeat(2000)));
-    office.put(
+    fixture.put("late.txt", format!("{}{key}\n{body}\n", "a line\n".repeat(2000)));
+    fixture.put(
         "account.json",
         format!(r#"{{"type": "service_account", "private_key": "{key}\n{body}"}}"#),
     );
-    office.put("config.py", format!("x = 1\n\nTOKEN = \"{}\"\n", token()));
-    office.put("ok.py", format!("TOKEN = \"{}\"\n", token()));
-    office.put("stays.py", format!("TOKEN = \"{}\"  # assize: allow-secret\n", token()));
+    fixture.put("config.py", format!("x = 1\n\nTOKEN = \"{}\"\n", token()));
+    fixture.put("ok.py", format!("TOKEN = \"{}\"\n", token()));
+    fixture.put("stays.py", format!("TOKEN = \"{}\"  # assize: allow-secret\n", token()));
     for (path, why) in [
         ("late.txt", "rule `secret/private-key`"),
         ("account.json", "rule `secret/private-key`"),
         ("config.py", "line 3 of `config.py` contains a secret (rule `secret/github-token`)"),
     ] {
-        let told = office.request(path).await.unwrap_err().to_string();
-        assert!(told.contains(why) && told.contains("`draft.readable`"), "{path}: {told}");
-        assert!(!told.contains("ghp"), "{told}");
+        let message = fixture.request(path).await.unwrap_err().to_string();
+        assert!(message.contains(why) && message.contains("`draft.readable`"), "{path}: {message}");
+        assert!(!message.contains("ghp"), "{message}");
     }
     for path in ["ok.py", "stays.py"] {
-        assert!(office.request(path).await.is_ok(), "{path}");
+        assert!(fixture.request(path).await.is_ok(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn changes_that_no_diff_shows_or_that_run_by_themselves_escalate() {
-    let office = Office::new();
-    office.put(".gitignore", "build/\n*.log\n!keep.log\n");
-    office.put("sub/.gitignore", "/generated\n");
-    office.put(".git/info/exclude", "local.txt\n");
-    office.put("bin/tool", "#!/bin/sh\n");
-    office.put("src/tool", "#!/bin/sh\n");
+async fn ignored_executable_and_automatically_run_files_escalate() {
+    let fixture = Fixture::new();
+    fixture.put(".gitignore", "build/\n*.log\n!keep.log\n");
+    fixture.put("sub/.gitignore", "/generated\n");
+    fixture.put(".git/info/exclude", "local.txt\n");
+    fixture.put("bin/tool", "#!/bin/sh\n");
+    fixture.put("src/tool", "#!/bin/sh\n");
     for path in ["bin/tool", "src/tool"] {
-        fs::set_permissions(office.repo(path), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(fixture.repo(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
     for (path, rule) in [
         ("build/run", Some("git-ignored")),
@@ -200,27 +208,31 @@ async fn changes_that_no_diff_shows_or_that_run_by_themselves_escalate() {
         ("src/tool", None),
         ("src/a.py", None),
     ] {
-        let done = office.propose(path, "#!/bin/sh\necho 1\n").await;
+        let done = fixture.propose(path, "#!/bin/sh\necho 1\n").await;
         assert_eq!(rules(&done), rule.into_iter().collect::<Vec<_>>(), "{path}");
-        let expected = if rule.is_some() { Answer::Escalated } else { Answer::Accepted };
+        let expected =
+            if rule.is_some() { SubmissionStatus::Escalated } else { SubmissionStatus::Accepted };
         assert_eq!(done.verdict, expected, "{path}");
     }
 }
 
-/// A workspace below the root of its repository is under the repository's patterns, too.
+/// In a workspace below the root of its repository, the repository's patterns apply too.
 #[tokio::test]
-async fn patterns_of_the_outer_repository_count() {
-    let office = Office::new();
-    fs::create_dir_all(office.repo("../.git")).unwrap();
-    fs::write(office.repo("../.gitignore"), "/repo/out/\n").unwrap();
-    let done = office.propose("out/x.py", "x = 1\n").await;
+async fn ignore_patterns_of_the_outer_repository_apply() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.repo("../.git")).unwrap();
+    fs::write(fixture.repo("../.gitignore"), "/repo/out/\n").unwrap();
+    let done = fixture.propose("out/x.py", "x = 1\n").await;
     assert_eq!(rules(&done), ["git-ignored"]);
-    assert_eq!(office.propose("src/out/x.py", "x = 1\n").await.verdict, Answer::Accepted);
+    assert_eq!(
+        fixture.propose("src/out/x.py", "x = 1\n").await.verdict,
+        SubmissionStatus::Accepted
+    );
 }
 
-/// The precedence of git: the user's lists are the weakest, and nothing brings back a file of an ignored folder.
+/// As in git, the user's lists have the lowest precedence, and a file in an ignored folder cannot be re-included.
 #[tokio::test]
-async fn ignore_lists_of_the_user_count_and_are_the_weakest() {
+async fn user_ignore_lists_apply_with_the_lowest_precedence() {
     let home = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
         fs::create_dir_all(home.path().join(path).parent().unwrap()).unwrap();
@@ -234,16 +246,17 @@ async fn ignore_lists_of_the_user_count_and_are_the_weakest() {
         let system = home.path().join("system").display().to_string();
         (name == "GIT_CONFIG_SYSTEM").then_some(system)
     });
-    let office = Office::with(Options { policy: small_files(), git, ..Options::default() });
-    office.put(
+    let fixture =
+        Fixture::with(DraftOptions { policy: small_files(), git, ..DraftOptions::default() });
+    fixture.put(
         ".git/config",
         format!("[core]\nexcludesFile = \"{}/lists/theirs\"\n", home.path().display()),
     );
-    office.put(".git/info/exclude", "!notes.txt\nbuild/\n");
-    office.put(".gitignore", "!c.local\n");
-    office.put("build/.gitignore", "!run.py\n");
+    fixture.put(".git/info/exclude", "!notes.txt\nbuild/\n");
+    fixture.put(".gitignore", "!c.local\n");
+    fixture.put("build/.gitignore", "!run.py\n");
     for (path, ignored) in [
-        // A list that the repository's own settings name cannot bring back what the user's list ignores.
+        // A list named by the repository's settings cannot re-include what the user's list ignores.
         ("a.local", true),
         ("src/b.local", true),
         ("scratch", true),
@@ -255,7 +268,7 @@ async fn ignore_lists_of_the_user_count_and_are_the_weakest() {
         ("src/scratch", false),
         ("src/a.py", false),
     ] {
-        let done = office.propose(path, "x = 1\n").await;
+        let done = fixture.propose(path, "x = 1\n").await;
         let expected: &[&str] = if ignored { &["git-ignored"] } else { &[] };
         assert_eq!(rules(&done), expected, "{path}");
         let shown = done.reasons.iter().any(|reason| reason.message.contains("lists/"));
@@ -265,117 +278,125 @@ async fn ignore_lists_of_the_user_count_and_are_the_weakest() {
 
 #[tokio::test]
 async fn hidden_characters_escalate_with_their_position() {
-    let office = Office::new();
-    let done = office.propose("src/a.py", "x = 1\nuser\u{200b}name = 2\n").await;
-    assert_eq!((done.verdict, rules(&done)), (Answer::Escalated, vec!["invisible-text"]));
+    let fixture = Fixture::new();
+    let done = fixture.propose("src/a.py", "x = 1\nuser\u{200b}name = 2\n").await;
+    assert_eq!((done.verdict, rules(&done)), (SubmissionStatus::Escalated, vec!["invisible-text"]));
     assert_eq!(done.reasons[0].line, Some(2));
     assert_eq!(done.reasons[0].message, "column 5: U+200B (ZERO WIDTH SPACE) is invisible");
 }
 
 #[tokio::test]
-async fn hidden_characters_are_named_in_the_first_lines_that_have_any() {
-    let office = Office::new();
-    let done = office.propose("src/a.py", &"x\u{200b} = 1\n".repeat(7)).await;
+async fn hidden_characters_are_reported_on_the_first_five_lines() {
+    let fixture = Fixture::new();
+    let done = fixture.propose("src/a.py", &"x\u{200b} = 1\n".repeat(7)).await;
     let lines: Vec<_> = done.reasons.iter().map(|reason| reason.line).collect();
     assert_eq!(lines, (1..=5).map(Some).collect::<Vec<_>>());
     let last = &done.reasons[4].message;
-    assert!(last.ends_with("is invisible; 2 more lines have such text"), "{last}");
+    assert!(last.ends_with("is invisible; 2 more lines like this"), "{last}");
 }
 
 #[tokio::test]
-async fn workspace_behind_a_link_takes_paths_through_the_link() {
-    let office = Office::new();
-    let link = office.folder.path().join("link");
-    symlink(office.repo(""), &link).unwrap();
+async fn workspace_behind_a_link_accepts_paths_through_the_link() {
+    let fixture = Fixture::new();
+    let link = fixture.folder.path().join("link");
+    symlink(fixture.repo(""), &link).unwrap();
     let workspace = Workspace::open(&link).unwrap();
-    for root in [&link, &office.repo("").canonicalize().unwrap()] {
+    for root in [&link, &fixture.repo("").canonicalize().unwrap()] {
         let path = root.join("src/watchdog.py");
         let inside = workspace.inside(path.to_str().unwrap()).unwrap();
         assert_eq!(inside.to_string(), "src/watchdog.py");
     }
-    let other = office.folder.path().join("linked/x");
+    let other = fixture.folder.path().join("linked/x");
     assert!(workspace.inside(other.to_str().unwrap()).is_err());
 }
 
 #[tokio::test]
-async fn a_contract_binds_the_worker_and_a_wrong_one_stops_all() {
-    let office = Office::new();
-    office.put("docs/a.md", "a\n");
-    office.put(
+async fn contract_limits_apply_and_an_invalid_contract_stops_all_work() {
+    let fixture = Fixture::new();
+    fixture.put("docs/a.md", "a\n");
+    fixture.put(
         "_handoff/TASK_CONTRACT.json",
         format!(r#"{{"version": 1, "task_id": "{TASK}", "allowed_paths": ["src/"], "limits": {{"max_lines": 3, "max_files": 1}}}}"#),
     );
-    let told = office.request("docs/a.md").await.unwrap_err().to_string();
-    assert!(told.contains("it allows `src/`"), "{told}");
-    let told = office.desk.request(WORKER, "src/watchdog.py", "x").await.unwrap_err().to_string();
-    assert!(told.contains("the contract is about the task `phase10_version_flag`"), "{told}");
+    let message = fixture.request("docs/a.md").await.unwrap_err().to_string();
+    assert!(message.contains("only to `src/`"), "{message}");
+    let message =
+        fixture.service.request(AGENT, "src/watchdog.py", "x").await.unwrap_err().to_string();
+    assert!(message.contains("the contract is for the task `phase10_version_flag`"), "{message}");
     let long = WATCHDOG.replace("import sys\n", "import sys\n\n\nA = 1\nB = 2\n");
-    let escalated = office.propose("src/watchdog.py", &long).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
-    let short = office.propose("src/new.py", "A = 1\n").await;
-    assert_eq!(short.verdict, Answer::Accepted);
-    let second = office.propose("src/other.py", "A = 1\n").await;
-    assert_eq!((second.verdict, rules(&second)), (Answer::Escalated, vec!["scope/files"]));
+    let escalated = fixture.propose("src/watchdog.py", &long).await;
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["scope/lines"])
+    );
+    let short = fixture.propose("src/new.py", "A = 1\n").await;
+    assert_eq!(short.verdict, SubmissionStatus::Accepted);
+    let second = fixture.propose("src/other.py", "A = 1\n").await;
+    assert_eq!(
+        (second.verdict, rules(&second)),
+        (SubmissionStatus::Escalated, vec!["scope/files"])
+    );
 
-    office.put("_handoff/TASK_CONTRACT.json", r#"{"version": 1, "allowed": []}"#);
-    let told = office.request("src/new.py").await.unwrap_err().to_string();
-    assert!(told.contains("unknown field `allowed`"), "{told}");
-    fs::remove_file(office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
-    symlink("../../secret", office.repo("_handoff/TASK_CONTRACT.json")).unwrap();
-    assert!(matches!(office.request("src/new.py").await, Err(DraftError::Contract(_))));
+    fixture.put("_handoff/TASK_CONTRACT.json", r#"{"version": 1, "allowed": []}"#);
+    let message = fixture.request("src/new.py").await.unwrap_err().to_string();
+    assert!(message.contains("unknown field `allowed`"), "{message}");
+    fs::remove_file(fixture.repo("_handoff/TASK_CONTRACT.json")).unwrap();
+    symlink("../../secret", fixture.repo("_handoff/TASK_CONTRACT.json")).unwrap();
+    assert!(matches!(fixture.request("src/new.py").await, Err(DraftError::Contract(_))));
 }
 
-/// A submission that somebody wrote beside the drafts means nothing.
+/// A submission file written by an agent next to the drafts is ignored.
 #[tokio::test]
-async fn a_submission_of_ones_own_making_is_nobodys() {
-    let office = Office::new();
-    office.request("src/watchdog.py").await.unwrap();
+async fn forged_submission_file_and_draft_are_ignored() {
+    let fixture = Fixture::new();
+    fixture.request("src/watchdog.py").await.unwrap();
     let forged = r#"{"submission": {"files": [{"path": "../secret", "draft": "x", "after": "y"}], "stage": "accepted"}}"#;
-    office.put(&format!("_handoff/drafts/{TASK}.submission.json"), forged);
-    office.put("_handoff/drafts/evil.draft", "evil");
-    let told = office.submit("_handoff/drafts/evil.draft", "src/watchdog.py").await.unwrap_err();
-    assert!(told.to_string().contains("there is no open draft `evil.draft`"), "{told}");
-    let accepted = office.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
-    assert_eq!(accepted.verdict, Answer::Accepted);
-    assert_eq!(office.text("../secret"), "SECRET");
-    assert_eq!(office.drafts(), ["evil.draft"]);
+    fixture.put(&format!("_handoff/drafts/{TASK}.submission.json"), forged);
+    fixture.put("_handoff/drafts/evil.draft", "evil");
+    let message =
+        fixture.submit("_handoff/drafts/evil.draft", "src/watchdog.py").await.unwrap_err();
+    assert!(message.to_string().contains("there is no open draft `evil.draft`"), "{message}");
+    let accepted = fixture.propose("src/watchdog.py", &format!("{WATCHDOG}# end\n")).await;
+    assert_eq!(accepted.verdict, SubmissionStatus::Accepted);
+    assert_eq!(fixture.text("../secret"), "SECRET");
+    assert_eq!(fixture.drafts(), ["evil.draft"]);
 }
 
 #[tokio::test]
-async fn a_draft_that_became_something_else_is_not_followed() {
-    let office = Office::new();
-    let draft = office.request("src/watchdog.py").await.unwrap().draft_path;
-    fs::remove_file(office.repo(&draft)).unwrap();
-    let told = office.submit(&draft, "src/watchdog.py").await.unwrap_err().to_string();
-    assert!(told.contains("is not there any more; ask for it again"), "{told}");
-    symlink("../../../secret", office.repo(&draft)).unwrap();
+async fn draft_replaced_by_a_link_is_refused() {
+    let fixture = Fixture::new();
+    let draft = fixture.request("src/watchdog.py").await.unwrap().draft_path;
+    fs::remove_file(fixture.repo(&draft)).unwrap();
+    let message = fixture.submit(&draft, "src/watchdog.py").await.unwrap_err().to_string();
+    assert!(message.contains("was deleted; request it again"), "{message}");
+    symlink("../../../secret", fixture.repo(&draft)).unwrap();
     for refused in [
-        office.desk.read(WORKER, &draft).await.map(drop),
-        office.submit(&draft, "src/watchdog.py").await.map(drop),
+        fixture.service.read(AGENT, &draft).await.map(drop),
+        fixture.submit(&draft, "src/watchdog.py").await.map(drop),
     ] {
         assert!(matches!(refused, Err(DraftError::Refused(_))), "{refused:?}");
     }
-    // What is written takes the link's place.
-    office.desk.write(WORKER, &draft, "x = 1\n").await.unwrap();
-    assert_eq!(office.text("../secret"), "SECRET");
-    // Asked for anew, it is there again.
-    fs::remove_file(office.repo(&draft)).unwrap();
-    office.request("src/watchdog.py").await.unwrap();
-    assert_eq!(office.desk.read(WORKER, &draft).await.unwrap().content, WATCHDOG);
-    // Permissions of a draft are no change of the file's.
-    office.desk.write(WORKER, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
-    fs::set_permissions(office.repo(&draft), fs::Permissions::from_mode(0o4777)).unwrap();
-    let escalated = office.submit(&draft, "src/watchdog.py").await.unwrap();
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["mode"]));
-    office.desk.accept("ann", number(&escalated), assize_draft::Force::No).await.unwrap();
-    let mode = fs::metadata(office.repo("src/watchdog.py")).unwrap().permissions().mode();
+    // A write replaces the link.
+    fixture.service.write(AGENT, &draft, "x = 1\n").await.unwrap();
+    assert_eq!(fixture.text("../secret"), "SECRET");
+    // After a new request the draft exists again.
+    fs::remove_file(fixture.repo(&draft)).unwrap();
+    fixture.request("src/watchdog.py").await.unwrap();
+    assert_eq!(fixture.service.read(AGENT, &draft).await.unwrap().content, WATCHDOG);
+    // The permissions of a draft do not change those of the file.
+    fixture.service.write(AGENT, &draft, &format!("{WATCHDOG}# end\n")).await.unwrap();
+    fs::set_permissions(fixture.repo(&draft), fs::Permissions::from_mode(0o4777)).unwrap();
+    let escalated = fixture.submit(&draft, "src/watchdog.py").await.unwrap();
+    assert_eq!((escalated.verdict, rules(&escalated)), (SubmissionStatus::Escalated, vec!["mode"]));
+    fixture.service.accept("ann", number(&escalated), assize_draft::Force::No).await.unwrap();
+    let mode = fs::metadata(fixture.repo("src/watchdog.py")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
 }
 
 #[tokio::test]
-async fn look_alikes_and_twins_are_looked_at_by_a_person() {
-    let office = Office::new();
-    office.put("docs/readme.md", "x\n");
+async fn look_alike_names_and_protected_files_escalate() {
+    let fixture = Fixture::new();
+    fixture.put("docs/readme.md", "x\n");
     for (path, rule) in [
         ("src/w\u{430}tchdog.py", "look-alike"),
         ("docs/README.md", "look-alike"),
@@ -383,55 +404,64 @@ async fn look_alikes_and_twins_are_looked_at_by_a_person() {
         ("Cargo.lock", "protected"),
         (".bashrc", "protected"),
     ] {
-        let escalated = office.propose(path, "new\n").await;
+        let escalated = fixture.propose(path, "new\n").await;
         assert_eq!(
             (escalated.verdict, rules(&escalated)),
-            (Answer::Escalated, vec![rule]),
+            (SubmissionStatus::Escalated, vec![rule]),
             "{path}"
         );
-        assert!(!office.repo(path).exists());
+        assert!(!fixture.repo(path).exists());
     }
 }
 
 #[tokio::test]
 async fn deletions_rewrites_and_large_changes_escalate() {
-    let office = Office::under(Policy::default());
+    let fixture = Fixture::under(Policy::default());
     let lines: String = (0..10).map(|number| format!("line {number}\n")).collect();
-    office.put("ten.txt", &lines);
+    fixture.put("ten.txt", &lines);
     let half: String = lines.lines().take(5).map(|line| format!("{line}\n")).collect();
     let less: String = lines.lines().take(4).map(|line| format!("{line}\n")).collect();
-    let escalated = office.propose("ten.txt", &less).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
+    let escalated = fixture.propose("ten.txt", &less).await;
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["deletion"])
+    );
     assert!(escalated.reasons[0].message.contains("6 of 10 lines"), "{escalated:?}");
-    office.desk.reject("ann", number(&escalated), "").await.unwrap();
+    fixture.service.reject("ann", number(&escalated), "").await.unwrap();
     let rewritten: String = (0..200).map(|number| format!("junk {number}\n")).collect();
     let many: String = (0..200).map(|number| format!("line {number}\n")).collect();
-    office.put("many.txt", &many);
-    let escalated = office.propose("many.txt", &rewritten).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["deletion"]));
+    fixture.put("many.txt", &many);
+    let escalated = fixture.propose("many.txt", &rewritten).await;
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["deletion"])
+    );
     let message = &escalated.reasons[0].message;
     assert_eq!(message, "200 of 200 lines are removed or replaced (100.0 %, at most 50.0 %)");
-    assert_eq!(office.text("many.txt"), many);
-    assert_eq!(office.propose("ten.txt", &half).await.verdict, Answer::Accepted);
+    assert_eq!(fixture.text("many.txt"), many);
+    assert_eq!(fixture.propose("ten.txt", &half).await.verdict, SubmissionStatus::Accepted);
     let long: String = (0..501).map(|number| format!("line {number}\n")).collect();
-    let escalated = office.propose("long.txt", &long).await;
-    assert_eq!((escalated.verdict, rules(&escalated)), (Answer::Escalated, vec!["scope/lines"]));
-    // Without a person, what is in doubt is sent back.
+    let escalated = fixture.propose("long.txt", &long).await;
+    assert_eq!(
+        (escalated.verdict, rules(&escalated)),
+        (SubmissionStatus::Escalated, vec!["scope/lines"])
+    );
+    // Without reviews, a change that would escalate is rejected.
     let policy = Policy { review: assize_config::Review::Never, ..Policy::default() };
-    let office = Office::under(policy);
-    assert_eq!(office.propose("long.txt", &long).await.verdict, Answer::Rejected);
+    let fixture = Fixture::under(policy);
+    assert_eq!(fixture.propose("long.txt", &long).await.verdict, SubmissionStatus::Rejected);
 }
 
-/// Whoever swaps folders for links while drafts are applied changes nothing outside.
+/// Another thread swaps a folder for a link while drafts are applied; nothing outside changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
+async fn concurrently_swapped_folders_never_redirect_a_change() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    let office = Office::new();
-    fs::create_dir(office.folder.path().join("outside")).unwrap();
-    fs::write(office.folder.path().join("outside/file.py"), "outside\n").unwrap();
-    office.put("deep/file.py", "x = 0\n");
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.folder.path().join("outside")).unwrap();
+    fs::write(fixture.folder.path().join("outside/file.py"), "outside\n").unwrap();
+    fixture.put("deep/file.py", "x = 0\n");
     let done = std::sync::Arc::new(AtomicBool::new(false));
-    let (deep, away) = (office.repo("deep"), office.repo("away"));
+    let (deep, away) = (fixture.repo("deep"), fixture.repo("away"));
     let swapping = done.clone();
     let swapper = std::thread::spawn(move || {
         while !swapping.load(Ordering::Relaxed) {
@@ -439,39 +469,45 @@ async fn whoever_swaps_folders_while_drafts_are_applied_gains_nothing() {
             symlink("../outside", &deep).unwrap();
             fs::remove_file(&deep).unwrap();
             fs::rename(&away, &deep).unwrap();
-            // At times it stays, so that at times all goes well.
+            // The folder stays for a random time, so that some submissions succeed.
             std::thread::sleep(std::time::Duration::from_micros(fastrand::u64(..8000)));
         }
     });
     let mut accepted = 0;
     for round in 0..100 {
         let task = format!("t{round}");
-        let Ok(requested) = office.desk.request(WORKER, "deep/file.py", &task).await else {
+        let Ok(requested) = fixture.service.request(AGENT, "deep/file.py", &task).await else {
             continue;
         };
-        // While the folder is away, its file would be a new one.
+        // While the folder is moved away, its file looks like a new file.
         if requested.new_file {
             continue;
         }
-        office.desk.write(WORKER, &requested.draft_path, &format!("x = {round}1\n")).await.unwrap();
-        let submit = Submit { task_id: &task, ..submit(&requested.draft_path, "deep/file.py") };
+        fixture
+            .service
+            .write(AGENT, &requested.draft_path, &format!("x = {round}1\n"))
+            .await
+            .unwrap();
+        let submit =
+            SubmitRequest { task_id: &task, ..submit(&requested.draft_path, "deep/file.py") };
         accepted += u32::from(
-            office.desk.submit(WORKER, submit).await.unwrap().verdict == Answer::Accepted,
+            fixture.service.submit(AGENT, submit).await.unwrap().verdict
+                == SubmissionStatus::Accepted,
         );
     }
     done.store(true, Ordering::Relaxed);
     swapper.join().unwrap();
     assert!(accepted > 0);
-    let outside: Vec<_> = fs::read_dir(office.folder.path().join("outside")).unwrap().collect();
+    let outside: Vec<_> = fs::read_dir(fixture.folder.path().join("outside")).unwrap().collect();
     assert_eq!(outside.len(), 1);
-    assert_eq!(office.text("../outside/file.py"), "outside\n");
+    assert_eq!(fixture.text("../outside/file.py"), "outside\n");
 }
 
 proptest! {
-    #![proptest_config(crate::office::cases(32, 20))]
-    /// Whatever is asked for, written and handed in, only files of the workspace change, and only if accepted.
+    #![proptest_config(crate::fixture::cases(32, 20))]
+    /// Whatever agents request, write and submit, only accepted drafts change files, and only in the workspace.
     #[test]
-    fn nothing_but_accepted_drafts_changes_anything(
+    fn only_accepted_drafts_change_files(
         tries in prop::collection::vec(
             (prop::sample::select(vec!["src/watchdog.py", "a/b", "leaf", "../secret", "up/secret", "_handoff/drafts/x", ".git/x"]),
              "[a-z \n/:=\"']{0,60}", 0..4u8),
@@ -480,53 +516,53 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let office = Office::new();
-            symlink("../secret", office.repo("leaf")).unwrap();
-            symlink("..", office.repo("up")).unwrap();
+            let fixture = Fixture::new();
+            symlink("../secret", fixture.repo("leaf")).unwrap();
+            symlink("..", fixture.repo("up")).unwrap();
             let mut accepted = std::collections::BTreeMap::from([("src/watchdog.py".to_owned(), WATCHDOG.to_owned())]);
             for (path, content, how) in tries {
-                let draft = match office.request(path).await {
+                let draft = match fixture.request(path).await {
                     Ok(requested) => requested.draft_path,
                     Err(_) => format!("_handoff/drafts/{path}"),
                 };
-                if how > 0 { let _ = office.desk.write(WORKER, &draft, &content).await; }
-                if how > 1 && let Ok(submitted) = office.submit(&draft, path).await
-                    && submitted.verdict == Answer::Accepted {
+                if how > 0 { let _ = fixture.service.write(AGENT, &draft, &content).await; }
+                if how > 1 && let Ok(submitted) = fixture.submit(&draft, path).await
+                    && submitted.verdict == SubmissionStatus::Accepted {
                     accepted.insert(path.to_owned(), content);
                 }
             }
             for (path, content) in &accepted {
-                prop_assert_eq!(&office.text(path), content);
+                prop_assert_eq!(&fixture.text(path), content);
             }
-            let beside: Vec<_> = fs::read_dir(office.folder.path()).unwrap().collect();
+            let beside: Vec<_> = fs::read_dir(fixture.folder.path()).unwrap().collect();
             prop_assert_eq!(beside.len(), 3);
-            prop_assert_eq!(office.text("../secret"), "SECRET");
-            prop_assert!(accepted.contains_key("a/b") || !office.repo("a").exists());
-            prop_assert_eq!(office.desk.compare_logs().await.unwrap(), assize_draft::Mirror::Same);
+            prop_assert_eq!(fixture.text("../secret"), "SECRET");
+            prop_assert!(accepted.contains_key("a/b") || !fixture.repo("a").exists());
+            prop_assert_eq!(fixture.service.compare_logs().await.unwrap(), assize_draft::LogComparison::Same);
             Ok(())
         })?;
     }
 }
 
-/// However much a worker writes into a path, the log stays small.
+/// However long the paths that an agent sends, the log stays small.
 #[tokio::test]
-async fn nobody_fills_the_log() {
-    let office = Office::new();
+async fn long_paths_do_not_fill_the_log() {
+    let fixture = Fixture::new();
     let long = "a".repeat(1 << 20);
     for _ in 0..3 {
-        assert!(office.desk.read(WORKER, &long).await.is_err());
-        assert!(office.desk.read(WORKER, &format!("{long}.draft")).await.is_err());
-        assert!(office.desk.request(WORKER, &long, TASK).await.is_err());
-        assert!(office.desk.request(WORKER, "a", &format!("{long}/")).await.is_err());
+        assert!(fixture.service.read(AGENT, &long).await.is_err());
+        assert!(fixture.service.read(AGENT, &format!("{long}.draft")).await.is_err());
+        assert!(fixture.service.request(AGENT, &long, TASK).await.is_err());
+        assert!(fixture.service.request(AGENT, "a", &format!("{long}/")).await.is_err());
     }
-    let log = fs::metadata(office.repo("_handoff/transition.ndjson")).unwrap().len();
+    let log = fs::metadata(fixture.repo("_handoff/transition.ndjson")).unwrap().len();
     assert!(log < 20_000, "{log}");
 }
 
 #[tokio::test]
-async fn what_reads_otherwise_than_it_runs_is_looked_at_by_a_person() {
-    let office = Office::new();
-    office.put("src/a.py", "x = 1\n");
+async fn bidi_text_and_confusing_names_escalate() {
+    let fixture = Fixture::new();
+    fixture.put("src/a.py", "x = 1\n");
     for (path, content, rule) in [
         ("b.py", "access = \"user\u{202e} \u{2066}# admin\"\n", "turned-text"),
         ("-rf", "x\n", "look-alike"),
@@ -534,27 +570,27 @@ async fn what_reads_otherwise_than_it_runs_is_looked_at_by_a_person() {
         ("$(id)", "x\n", "look-alike"),
         ("Src/b.py", "x\n", "look-alike"),
     ] {
-        let escalated = office.propose(path, content).await;
+        let escalated = fixture.propose(path, content).await;
         assert_eq!(
             (escalated.verdict, rules(&escalated)),
-            (Answer::Escalated, vec![rule]),
+            (SubmissionStatus::Escalated, vec![rule]),
             "{path}"
         );
     }
-    let told = office.request("newdir/").await.unwrap_err().to_string();
-    assert!(told.contains("names a folder"), "{told}");
+    let message = fixture.request("newdir/").await.unwrap_err().to_string();
+    assert!(message.contains("names a folder"), "{message}");
 }
 
 #[tokio::test]
-async fn what_was_only_moved_is_held_against_nobody() {
-    let office = Office::under(Policy { readable: vec!["a.py".to_owned()], ..small_files() });
+async fn moved_secret_is_ignored_but_not_in_the_summary() {
+    let fixture = Fixture::under(Policy { readable: vec!["a.py".to_owned()], ..small_files() });
     let key = format!("token = \"{}\"", token());
-    office.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));
-    let moved = office.propose("a.py", &format!("y = 1\nz = 2\n{key}\n")).await;
-    assert_eq!(moved.verdict, Answer::Accepted, "{moved:?}");
-    let draft = office.request("a.py").await.unwrap().draft_path;
-    office.desk.write(WORKER, &draft, "y = 1\nz = 3\n").await.unwrap();
-    let secret = Submit { change_summary: &key, ..submit(&draft, "a.py") };
-    let told = office.desk.submit(WORKER, secret).await.unwrap_err().to_string();
-    assert!(told.contains("the summary has a token of GitHub in it"), "{told}");
+    fixture.put("a.py", format!("if x:\n    {key}\ny = 1\nz = 2\n"));
+    let moved = fixture.propose("a.py", &format!("y = 1\nz = 2\n{key}\n")).await;
+    assert_eq!(moved.verdict, SubmissionStatus::Accepted, "{moved:?}");
+    let draft = fixture.request("a.py").await.unwrap().draft_path;
+    fixture.service.write(AGENT, &draft, "y = 1\nz = 3\n").await.unwrap();
+    let secret = SubmitRequest { change_summary: &key, ..submit(&draft, "a.py") };
+    let message = fixture.service.submit(AGENT, secret).await.unwrap_err().to_string();
+    assert!(message.contains("the summary contains a token of GitHub"), "{message}");
 }

@@ -27,7 +27,7 @@ class Report:
             self.outcomes[report.nodeid] = report.outcome
         if report.when == "teardown":
             outcome = self.outcomes.pop(report.nodeid)
-            # pytest-rerunfailures runs it once more.
+            # pytest-rerunfailures runs the test again.
             if outcome == "rerun":
                 return
             file = os.path.join(self.root, report.fspath)

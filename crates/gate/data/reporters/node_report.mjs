@@ -5,7 +5,7 @@ export default async function* report(events) {
     if (type === "test:pass" || type === "test:fail") {
       if (data.details?.type === "suite") continue;
       const skipped = (data.skip ?? data.todo) !== undefined;
-      // A test that is to do may fail.
+      // A `todo` test may fail.
       const outcome = skipped ? "skipped" : type === "test:fail" ? "failed" : "passed";
       yield JSON.stringify({ name: data.name, file: data.file ?? null, outcome }) + "\n";
     }

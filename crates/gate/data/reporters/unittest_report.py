@@ -9,7 +9,7 @@ import unittest
 report = None
 if __name__ == "__main__":
     report = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    # As with `-m`: modules are looked for in the current folder, not in that of this script.
+    # As with `-m`: import modules from the current folder, not from the folder of this script.
     sys.path[0] = os.getcwd()
 
 

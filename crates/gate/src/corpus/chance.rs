@@ -1,19 +1,19 @@
-//! What is by chance in the texts of a corpus, the same in every run.
+//! Expands the random parts of a corpus, the same in every run.
 //!
-//! The lists hold no key: `{hex:32}` stands for 32 hexadecimal digits, and so on for each kind below; `{-}` for nothing,
-//! where even a beginning would alarm a scanner; `{<<text>>}` for the text in base64, after the rest of it was drawn, and
-//! `{hex<<text>>}` and so on for other encodings.
+//! The corpora contain no real keys: `{hex:32}` becomes 32 hexadecimal digits, and so on for each kind below; `{-}`
+//! becomes nothing, and hides even a key prefix from scanners; `{<<text>>}` becomes the expanded text in base64, and
+//! `{hex<<text>>}` and so on use other encodings.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// A line of a list with all that is by chance in it, drawn by the line's number.
+/// Expands all markers of a line; the line number is the seed.
 pub(super) fn drawn(line: &str, number: usize) -> String {
     let mut rng = fastrand::Rng::with_seed(number as u64);
     let text = replace(line, |rest| {
         let (inside, _) = rest.split_once('}')?;
         let (kind, count) = inside.split_once(':')?;
-        let characters = some(&mut rng, kind, count.parse().ok()?)?;
+        let characters = random_chars(&mut rng, kind, count.parse().ok()?)?;
         Some((characters, inside.len() + 1))
     });
     let text = text.replace("{-}", "").replace("{zw}", "\u{200b}").replace("{shy}", "\u{ad}");
@@ -25,7 +25,7 @@ pub(super) fn drawn(line: &str, number: usize) -> String {
     })
 }
 
-/// Replaces what begins with `{`: `by` gets what follows that, and says what stands for how many bytes of it.
+/// Replaces markers. `by` gets the text after a `{` and returns the replacement and the length of the marker.
 fn replace(text: &str, mut by: impl FnMut(&str) -> Option<(String, usize)>) -> String {
     let (mut done, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('{') {
@@ -44,7 +44,7 @@ fn replace(text: &str, mut by: impl FnMut(&str) -> Option<(String, usize)>) -> S
     done + rest
 }
 
-/// A text in an encoding.
+/// Encodes a text.
 fn encoded(encoding: &str, text: &str) -> Option<String> {
     let each = |form: fn(u8) -> String| text.bytes().map(form).collect::<String>();
     Some(match encoding {
@@ -71,12 +71,12 @@ fn base32(text: &str) -> String {
     bits.chunks(5).map(digit).collect()
 }
 
-/// So many characters of a kind; nothing for what is no kind, such as a field in a format.
-fn some(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
+/// `count` random characters of a kind; `None` for an unknown kind, such as a format field.
+fn random_chars(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
     const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
     let upper = LOWER.to_uppercase();
     let digits = "0123456789";
-    let from = match kind {
+    let alphabet = match kind {
         "hex" => format!("{digits}abcdef"),
         "HEX" => format!("{digits}ABCDEF"),
         "digits" => digits.to_owned(),
@@ -88,7 +88,7 @@ fn some(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
         "alnum" => format!("{LOWER}{upper}{digits}"),
         "b64" => format!("{LOWER}{upper}{digits}+/"),
         "url" => format!("{LOWER}{upper}{digits}_-"),
-        // As people and managers of passwords make them: a few signs among the rest.
+        // As people and password managers create them: a few punctuation characters among the rest.
         "pass" => format!("{LOWER}{upper}{digits}{digits}!#%^&*-+?_"),
         "pkcs8" | "pkcs1" | "sec1" => {
             let start: &[u8] = match kind {
@@ -103,14 +103,14 @@ fn some(rng: &mut fastrand::Rng, kind: &str, count: usize) -> Option<String> {
             return Some(BASE64_STANDARD.encode(bytes));
         }
         "uuid" => {
-            let mut part = |count| some(rng, "hex", count);
+            let mut part = |count| random_chars(rng, "hex", count);
             let (a, b, c, d, e) = (part(8)?, part(4)?, part(3)?, part(3)?, part(12)?);
             return Some(format!("{a}-{b}-4{c}-a{d}-{e}"));
         }
         _ => return None,
     };
-    let from: Vec<char> = from.chars().collect();
-    Some((0..count).filter_map(|_| rng.choice(&from)).collect())
+    let alphabet: Vec<char> = alphabet.chars().collect();
+    Some((0..count).filter_map(|_| rng.choice(&alphabet)).collect())
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_replaced_and_other_braces_are_not() {
+    fn markers_are_expanded_and_other_braces_are_kept() {
         assert_eq!(drawn("a {-}b {x} {{{digits:1}", 7).len(), "a b {x} {{1".len());
         assert_eq!(drawn("{hex:4}", 1), drawn("{hex:4}", 1));
         assert_ne!(drawn("{hex:16}", 1), drawn("{hex:16}", 2));

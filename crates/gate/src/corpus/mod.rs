@@ -1,7 +1,7 @@
-//! The labelled corpora that the gate is measured on: by the tests of this crate, and by `assize attack --gate`.
+//! Labelled corpora for measuring the gate, used by the tests of this crate and by `assize attack --gate`.
 //!
-//! Each list in `corpus/` says in its first lines how it is written. `~ ` before a line of `keys.txt` or `plain.txt`
-//! says that the gate is known to be wrong about it.
+//! The first lines of each list in `corpus/` describe its format. A `~ ` before a line of `keys.txt` or `plain.txt`
+//! marks a known error of the gate.
 
 mod chance;
 
@@ -16,57 +16,57 @@ const TEXTS: &str = include_str!("../../corpus/texts.txt");
 const FORGED: &str = include_str!("../../corpus/forged.txt");
 const PROJECT: &str = include_str!("../../corpus/project.txt");
 
-/// The label of lines and texts without a secret.
+/// Label of lines and texts without a secret.
 pub const NO_SECRET: &str = "plain";
 
-/// The content of the files of `files.txt`: it runs something, whatever the format of the file is.
+/// Content of the files of `files.txt`: it runs a command in every file format.
 const RUNS_SOMETHING: &str = r#"{"scripts": {"a": "b"}, "tasks": {"a": "b"}, "build-system": {"a": "b"}, "package": {"build": "b"}}"#;
 
-/// The file that a line of `keys.txt` or `plain.txt` stands in unless it names one.
+/// File of a line of `keys.txt` or `plain.txt` that names none.
 const PROGRAM: &str = "a.py";
 
-/// A line of a corpus that cannot be read.
+/// A corpus line that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{list}:{number}: not written as the list says")]
-pub struct BadLine {
+#[error("{list}:{number}: does not have the format of the list")]
+pub struct InvalidCorpusLine {
     list: &'static str,
     number: usize,
 }
 
 /// A labelled file, line or text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Case {
-    /// The name of its list.
+pub struct CorpusCase {
+    /// Name of the list that contains the case.
     pub list: &'static str,
-    /// Its line in the list, from 1.
+    /// Line number in the list, from 1.
     pub number: usize,
-    /// Its place among the cases of the list, from 0.
+    /// Index among the cases of the list, from 0.
     pub index: usize,
-    /// What it is, in the words of its list.
+    /// Expected class, as defined by the list.
     pub label: &'static str,
-    /// The file that the text is in.
+    /// File that contains the text.
     pub path: &'static str,
     pub text: String,
-    /// The gate is known to be wrong about it.
+    /// Whether the gate is known to misjudge the case.
     pub known: bool,
 }
 
-/// A change to a project that forges the result of its tests, or is a control.
+/// A change to a project that forges its test results, or a control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forgery {
-    /// Its place in the list, from 1.
+    /// Number of the change in the list, from 1.
     pub number: usize,
-    /// The test runners that it is tried with.
+    /// Test runners to try the change with.
     pub runners: Vec<&'static str>,
     pub path: &'static str,
-    /// What becomes of it at the gate; `missed` if that accepts a forged result.
+    /// Expected verdict of the gate; `missed` if it accepts a forged result.
     pub verdict: &'static str,
     pub title: &'static str,
     pub text: &'static str,
 }
 
 /// The paths of `files.txt`, each with the same content.
-pub fn files() -> Result<Vec<Case>, BadLine> {
+pub fn files() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("files.txt", FILES, |line, _| {
         let (label, path) = line.split_once(" | ")?;
         Some((label, path, RUNS_SOMETHING.to_owned()))
@@ -74,7 +74,7 @@ pub fn files() -> Result<Vec<Case>, BadLine> {
 }
 
 /// The lines of `hidden.txt`, labelled with the rule and the column of the character, or `- 0`.
-pub fn hidden() -> Result<Vec<Case>, BadLine> {
+pub fn hidden() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("hidden.txt", HIDDEN, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
         let (path, text) = rest.split_once(" | ")?;
@@ -83,7 +83,7 @@ pub fn hidden() -> Result<Vec<Case>, BadLine> {
 }
 
 /// The lines of `paths.txt`.
-pub fn paths() -> Result<Vec<Case>, BadLine> {
+pub fn paths() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     cases("paths.txt", PATHS, |line, _| {
         let (label, rest) = line.split_once(" | ")?;
         let (path, text) = rest.split_once(" | ")?;
@@ -93,7 +93,7 @@ pub fn paths() -> Result<Vec<Case>, BadLine> {
 
 /// The lines of `keys.txt` and `plain.txt` and the texts of `texts.txt`, labelled with a rule, `-` for any rule, or
 /// [`NO_SECRET`].
-pub fn secrets() -> Result<Vec<Case>, BadLine> {
+pub fn secrets() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     let in_file = |line: &'static str| {
         line.strip_prefix('@').and_then(|line| line.split_once(" | ")).unwrap_or((PROGRAM, line))
     };
@@ -111,14 +111,14 @@ pub fn secrets() -> Result<Vec<Case>, BadLine> {
 }
 
 /// The texts of `texts.txt`.
-fn texts() -> Result<Vec<Case>, BadLine> {
-    let mut all: Vec<Case> = Vec::new();
+fn texts() -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
+    let mut all: Vec<CorpusCase> = Vec::new();
     for (number, line) in lines(TEXTS) {
-        let bad = BadLine { list: "texts.txt", number };
+        let bad = InvalidCorpusLine { list: "texts.txt", number };
         if let Some(header) = line.strip_prefix("== ") {
             let (label, path) = header.split_once(" | ").ok_or(bad)?;
             let (index, text) = (all.len(), String::new());
-            all.push(Case { list: bad.list, number, index, label, path, text, known: false });
+            all.push(CorpusCase { list: bad.list, number, index, label, path, text, known: false });
         } else {
             let text = &mut all.last_mut().ok_or(bad)?.text;
             text.push_str(line);
@@ -131,15 +131,15 @@ fn texts() -> Result<Vec<Case>, BadLine> {
     Ok(all)
 }
 
-/// The lines of the lists of secrets as they are written, which hold no secret.
+/// Unexpanded lines of the secret lists, which contain no secrets.
 pub fn undrawn() -> impl Iterator<Item = &'static str> {
     KEYS.lines().chain(PLAIN.lines()).chain(TEXTS.lines())
 }
 
 /// The changes of `forged.txt`.
-pub fn forgeries() -> Result<Vec<Forgery>, BadLine> {
+pub fn forgeries() -> Result<Vec<Forgery>, InvalidCorpusLine> {
     let read = |(index, section): (usize, &'static str)| {
-        let bad = BadLine { list: "forged.txt", number: index + 1 };
+        let bad = InvalidCorpusLine { list: "forged.txt", number: index + 1 };
         let (header, text) = section.split_once('\n').ok_or(bad)?;
         let [runners, path, verdict, title] = header.split(" | ").collect::<Vec<_>>()[..] else {
             return Err(bad);
@@ -150,11 +150,11 @@ pub fn forgeries() -> Result<Vec<Forgery>, BadLine> {
     sections(FORGED).enumerate().map(read).collect()
 }
 
-/// The files of the project that the changes of `forged.txt` are made to, as a test runner needs them.
-pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, BadLine> {
+/// Files that a test runner needs of the project that `forged.txt` changes.
+pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, InvalidCorpusLine> {
     let mut files = Vec::new();
     for (index, section) in sections(PROJECT).enumerate() {
-        let bad = BadLine { list: "project.txt", number: index + 1 };
+        let bad = InvalidCorpusLine { list: "project.txt", number: index + 1 };
         let (header, text) = section.split_once('\n').unwrap_or((section, ""));
         let (runners, path) = header.split_once(" | ").ok_or(bad)?;
         if runners.split(' ').any(|one| one == runner) {
@@ -164,38 +164,38 @@ pub fn project(runner: &str) -> Result<Vec<(&'static str, String)>, BadLine> {
     Ok(files)
 }
 
-/// The parts of a list that begin with `== `.
+/// The sections of a list, which begin with `== `.
 fn sections(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split("\n== ").skip(1)
 }
 
-/// The lines of a list, with their numbers, without comments.
+/// The lines of a list without comments, with their numbers.
 fn lines(list: &'static str) -> impl Iterator<Item = (usize, &'static str)> {
     let numbered = list.lines().enumerate().filter(|(_, line)| !line.starts_with("%%"));
     numbered.map(|(index, line)| (index + 1, line))
 }
 
-/// A case's label, path and text.
+/// Label, path and text of a case.
 type Parts = (&'static str, &'static str, String);
 
-/// The cases of a list of lines.
+/// Parses a list with one case per line.
 fn cases(
     list: &'static str,
     text: &'static str,
     read: impl Fn(&'static str, usize) -> Option<Parts>,
-) -> Result<Vec<Case>, BadLine> {
+) -> Result<Vec<CorpusCase>, InvalidCorpusLine> {
     let case = |(index, (number, line)): (usize, (usize, &'static str))| {
         let (known, line) = match line.strip_prefix("~ ") {
             Some(line) => (true, line),
             None => (false, line),
         };
-        let (label, path, text) = read(line, number).ok_or(BadLine { list, number })?;
-        Ok(Case { list, number, index, label, path, text, known })
+        let (label, path, text) = read(line, number).ok_or(InvalidCorpusLine { list, number })?;
+        Ok(CorpusCase { list, number, index, label, path, text, known })
     };
     lines(text).enumerate().map(case).collect()
 }
 
-/// A line with each `\u{…}` replaced by its character.
+/// Replaces each `\u{…}` of a line by its character.
 fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split("\\u{");
     let mut line = parts.next().unwrap_or_default().to_owned();
@@ -224,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_line_is_an_error_with_its_number() {
+    fn invalid_line_is_reported_with_its_number() {
         let read = |line: &'static str, _| {
             line.split_once(" | ").map(|(label, path)| (label, path, String::new()))
         };
         let error = cases("files.txt", "%% a comment\nordinary | a\nordinary", read).unwrap_err();
-        assert_eq!(error.to_string(), "files.txt:3: not written as the list says");
+        assert_eq!(error.to_string(), "files.txt:3: does not have the format of the list");
     }
 }

@@ -1,5 +1,5 @@
-//! Text as it is before it is matched: without invisible characters, with escapes read, and decoded once from base64,
-//! base32 or hexadecimal digits.
+//! Normalises text before matching: removes invisible characters, resolves escapes, and decodes base64, base32 and
+//! hexadecimal text once.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::{Captures, Regex};
 
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{InvalidPattern, compile};
 
 /// Accepts base64 without padding and with stray bits at the end.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -19,19 +19,19 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The fewest characters that are decoded, of base64 and of the other encodings.
-const SHORTEST_BASE64: usize = 24;
-const SHORTEST: usize = 32;
+/// Minimum lengths of encoded text: base64, and the other encodings.
+const MIN_BASE64: usize = 24;
+const MIN_ENCODED: usize = 32;
 
-/// Reads encoded text.
+/// Decodes and normalises text.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct TextDecoder {
     encoded: Regex,
     escapes: Regex,
-    sealed: Regex,
+    encrypted: Regex,
 }
 
-/// What a piece of encoded text holds.
+/// Decoded content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     Text(String),
@@ -39,31 +39,31 @@ pub(super) enum Decoded {
     Key,
 }
 
-impl Decoder {
-    pub(super) fn compile() -> Result<Decoder, BadPattern> {
-        Ok(Decoder {
+impl TextDecoder {
+    pub(super) fn compile() -> Result<TextDecoder, InvalidPattern> {
+        Ok(TextDecoder {
             encoded: compile("encoded text", r"[A-Za-z0-9+/_-]{24,}={0,6}")?,
             escapes: compile(
                 "escapes",
                 r"\\x([0-9A-Fa-f]{2})|\\u([0-9A-Fa-f]{4})|\\u\{([0-9A-Fa-f]{1,6})\}|%([0-9A-Fa-f]{2})|&#x([0-9A-Fa-f]{1,6});|&#(\d{1,7});|\\([0-3][0-7]{2})",
             )?,
-            sealed: compile("values that SOPS encrypted", r"ENC\[AES256_GCM,[^\]]*\]?")?,
+            encrypted: compile("values that SOPS encrypted", r"ENC\[AES256_GCM,[^\]]*\]?")?,
         })
     }
 
-    /// A line without invisible characters and without values that are encrypted already.
+    /// Removes invisible characters and values that are already encrypted.
     pub(super) fn visible<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let shown = match line.is_ascii() || !line.contains(is_invisible) {
             true => Cow::Borrowed(line),
             false => Cow::Owned(line.chars().filter(|char| !is_invisible(*char)).collect()),
         };
         match shown.contains("ENC[") {
-            true => Cow::Owned(self.sealed.replace_all(&shown, "<encrypted>").into_owned()),
+            true => Cow::Owned(self.encrypted.replace_all(&shown, "<encrypted>").into_owned()),
             false => shown,
         }
     }
 
-    /// A line with the escapes of visible ASCII characters read; nothing where there are none.
+    /// Resolves escapes of visible ASCII characters; `None` if there are none.
     pub(super) fn unescaped(&self, line: &str) -> Option<String> {
         if !line.contains(['\\', '%']) && !line.contains("&#") {
             return None;
@@ -81,7 +81,7 @@ impl Decoder {
         (text != line).then(|| text.into_owned())
     }
 
-    /// What the encoded pieces of a line hold.
+    /// Decodes all encoded parts of a line.
     pub(super) fn decoded(&self, line: &str) -> Vec<Decoded> {
         let mut all = Vec::new();
         for piece in self.encoded.find_iter(line) {
@@ -99,26 +99,26 @@ impl Decoder {
     }
 }
 
-/// Text in base64, of either alphabet, as text.
+/// Decodes base64 in either alphabet to text.
 pub(super) fn base64_text(text: &str) -> Option<String> {
     String::from_utf8(base64(text.trim_end_matches('='))?).ok()
 }
 
-/// Whether a character has no width: it can stand inside a key that still looks whole.
+/// Whether a character has no width, so that it can be hidden inside a key.
 fn is_invisible(char: char) -> bool {
     text::is_invisible(char)
         || matches!(char, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {
-    if text.len() < SHORTEST_BASE64 / 2 {
+    if text.len() < MIN_BASE64 / 2 {
         return None;
     }
     LENIENT.decode(text.replace('-', "+").replace('_', "/")).ok()
 }
 
 fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    if text.len() < SHORTEST || !text.len().is_multiple_of(2) {
+    if text.len() < MIN_ENCODED || !text.len().is_multiple_of(2) {
         return None;
     }
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
@@ -127,7 +127,7 @@ fn hexadecimal(text: &str) -> Option<Vec<u8>> {
 }
 
 fn base32(text: &str) -> Option<Vec<u8>> {
-    if text.len() < SHORTEST {
+    if text.len() < MIN_ENCODED {
         return None;
     }
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
@@ -148,7 +148,7 @@ fn base32(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes as text, also those of UTF-16 as Windows encodes it; nothing for what is no text.
+/// Converts bytes to text, including UTF-16 as Windows encodes it; `None` if they are not text.
 fn readable(bytes: Vec<u8>) -> Option<String> {
     let wide = bytes.len() >= 8 && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0);
     let bytes = if wide { bytes.into_iter().step_by(2).collect() } else { bytes };
@@ -156,7 +156,7 @@ fn readable(bytes: Vec<u8>) -> Option<String> {
     text.chars().all(|char| !char.is_control() || char.is_whitespace()).then_some(text)
 }
 
-/// Whether bytes are a private key: in DER (PKCS#8, PKCS#1, SEC1, PKCS#12), or in a file of OpenSSH or Java.
+/// Whether bytes are a private key: DER (PKCS#8, PKCS#1, SEC1, PKCS#12), an OpenSSH key or a Java key store.
 fn is_private_key(bytes: &[u8]) -> bool {
     if bytes.starts_with(b"openssh-key-v1\0") || bytes.starts_with(&[0xfe, 0xed, 0xfe, 0xed]) {
         return true;
@@ -167,7 +167,7 @@ fn is_private_key(bytes: &[u8]) -> bool {
     let Some((length, inner)) = rest.split_first() else { return false };
     let long = usize::from(length.saturating_sub(0x80));
     let Some(inner) = (long <= 3).then(|| inner.get(long..)).flatten() else { return false };
-    // A version, and what follows it: an algorithm, a large number, or the key itself.
+    // A version followed by an algorithm, a large number, or the key.
     let versions: [&[u8]; 5] = [
         &[2, 1, 0, 0x30],
         &[2, 1, 0, 2, 0x82],
@@ -207,21 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_from_each_encoding() {
-        let decoder = Decoder::compile().unwrap();
-        let said = "a text of some length";
-        let hex: String = said.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let wide: Vec<u8> = said.bytes().flat_map(|byte| [byte, 0]).collect();
+    fn text_is_decoded_from_each_encoding() {
+        let decoder = TextDecoder::compile().unwrap();
+        let text = "a text of some length";
+        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let wide: Vec<u8> = text.bytes().flat_map(|byte| [byte, 0]).collect();
         let base32 = "MEQHIZLYOQQG6ZRAONXW2ZJANRSW4Z3UNA======";
         for line in [
-            BASE64_STANDARD.encode(said),
+            BASE64_STANDARD.encode(text),
             hex.to_uppercase(),
             hex,
             BASE64_STANDARD.encode(wide),
             base32.to_owned(),
         ] {
             let found = decoder.decoded(&line);
-            assert!(found.contains(&Decoded::Text(said.to_owned())), "{line}: {found:?}");
+            assert!(found.contains(&Decoded::Text(text.to_owned())), "{line}: {found:?}");
         }
         for line in
             [r"\x67hp", r"\u0067hp", r"\u{67}hp", "%67hp", "&#x67;hp", "&#103;hp", r"\147hp"]

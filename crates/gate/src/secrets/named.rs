@@ -1,37 +1,37 @@
-//! Secrets without a form of their own, found by the name beside them: `db_password = "…"`, `--token …`.
+//! Secrets without a known format, found by the name in front of them: `db_password = "…"`, `--token …`.
 //!
-//! A value right behind a name may be one that a person chose; further along it must be random. A literal that is
-//! assigned to a password counts from four characters on, or three with a digit, unless it is a placeholder or a
+//! A value directly after a name may be a chosen password; further along the line it must be random. A literal
+//! assigned to a password counts from four characters on, or from three with a digit, unless it is a placeholder or a
 //! reference, or the file is a test or a translation.
 
 use regex::Regex;
 
-use super::chance::{Chance, SERVICE_DEFAULTS};
-use super::names::{ABOUT, Kind, LONGEST, NEVER, kind, names_a_password, sets, words};
+use super::chance::{SERVICE_DEFAULTS, SecretClassifier};
+use super::names::{ABOUT, LONGEST, NEVER, SecretKind, kind, names_a_password, sets, words};
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, among, compile};
+use crate::pattern::{InvalidPattern, among, compile};
 
-/// How many names in a line are looked at: a line with more was made by a machine, and only forms are found in
-/// the rest of it.
-const NAMES: usize = 1000;
-/// How far behind a name a value may stand, and where the value must have ended, in bytes.
-const NEAR: usize = 60;
-const REACH: usize = 300;
-/// The longest line in which a literal of letters, digits and signs is taken for a random one, in bytes.
-const LONGEST_LINE: usize = 1000;
+/// Names examined in a line. A line with more is generated, and only known formats are found in the rest of it.
+const MAX_NAMES: usize = 1000;
+/// How far after a name a value may start, and where it must have ended, in bytes.
+const MAX_DISTANCE: usize = 60;
+const MAX_END: usize = 300;
+/// Longest line, in bytes, in which a literal of letters, digits and punctuation may count as random.
+const MAX_LINE: usize = 1000;
 
-/// A name, what it says, and whether it says so plainly.
+/// A name that suggests a secret value.
 struct Name {
     start: usize,
     end: usize,
-    kind: Kind,
+    kind: SecretKind,
+    /// The name is unambiguous.
     plain: bool,
     /// A value may follow after a space: `--password hunter3`.
     spaced: bool,
 }
 
-/// A value, and the rule that found it.
-pub(super) struct Value {
+/// Position of a value and the rule that found it.
+pub(super) struct NamedValue {
     pub start: usize,
     pub end: usize,
     pub rule: &'static str,
@@ -42,37 +42,37 @@ const BARE: &str = "assigned-secret-bare";
 const PASSWORD: &str = "assigned-password";
 
 #[derive(Debug)]
-pub(super) struct Patterns {
+pub(super) struct NamePatterns {
     core: Regex,
     quoted: Regex,
     bare: Regex,
     spaced: Regex,
     near: Regex,
-    /// A type, a constant, a field of something, or words with a number.
+    /// A type, a constant, a field access, or words with a number.
     code: Regex,
-    /// A literal that is assigned or compared, passed as the only argument, or stands in a file of settings.
+    /// A literal that is assigned or compared, that is the only argument of a call, or that is in a settings file.
     literal: Regex,
     call: Regex,
     setting: Regex,
-    /// The default of a variable of a shell: `${PASSWORD:-…}`.
+    /// Default of a shell variable: `${PASSWORD:-…}`.
     fallback: Regex,
-    /// The value of a variable of an image, or in a `.netrc`: `ENV PASSWORD …`.
+    /// Value of an image's environment variable, or in a `.netrc`: `ENV PASSWORD …`.
     image: Regex,
-    /// The content of an element: `<password>…</password>`.
+    /// Content of an XML element: `<password>…</password>`.
     element: Regex,
-    /// The second argument of a call that defines a setting, and the call: `define('DB_PASSWORD', '…')`.
+    /// Second argument of a call that defines a setting, and the start of the call: `define('DB_PASSWORD', '…')`.
     argument: Regex,
     defining: Regex,
-    /// A long literal, also with spaces and signs.
+    /// A long literal, also with spaces and punctuation.
     long: Regex,
-    /// A literal that is compared with what follows it: `"…" == password`.
-    turned: Regex,
+    /// A literal compared with the name after it: `"…" == password`.
+    reversed: Regex,
 }
 
-impl Patterns {
-    pub(super) fn compile() -> Result<Patterns, BadPattern> {
+impl NamePatterns {
+    pub(super) fn compile() -> Result<NamePatterns, InvalidPattern> {
         let new = |pattern: &str| compile("assigned secrets", pattern);
-        Ok(Patterns {
+        Ok(NamePatterns {
             core: new(
                 r"(?i)(?:api|access|secret|private|auth)[ _-]?key|pass|pwd?|secret|token|key|cred(?:ential|s)|auth|bearer|appid|securestring|salt",
             )?,
@@ -107,33 +107,43 @@ impl Patterns {
                 r#"(?x) ^["'`\])*]{0,4} \s* (?: (?::\s*[&'\w<>\[\].\ ]{1,40})?= | => | := | [:=,(] )? \s*
                  (?: \w{0,20}\( | [bru] )? (?: "([^"]{30,})" | '([^']{30,})' )"#,
             )?,
-            turned: new(
+            reversed: new(
                 r#"["'`]([^"'`\s]{3,200})["'`]\s*(?:===?|!==?)\s*([A-Za-z_$][\w.$]{0,60})"#,
             )?,
         })
     }
 
-    /// The values in a line that their names give away.
-    pub(super) fn values(&self, line: &str, kind: FileKind, chance: &Chance) -> Vec<Value> {
+    /// The values in a line whose names identify them as secrets.
+    pub(super) fn values(
+        &self,
+        line: &str,
+        kind: FileKind,
+        chance: &SecretClassifier,
+    ) -> Vec<NamedValue> {
         let mut values = self.after_names(line, kind, chance);
-        if line.len() <= LONGEST_LINE && (line.contains("==") || line.contains("!=")) {
-            for captures in self.turned.captures_iter(line) {
-                let turned = format!("{} == \"{}\"", &captures[2], &captures[1]);
-                let found = self.after_names(&turned, kind, chance).into_iter().next();
+        if line.len() <= MAX_LINE && (line.contains("==") || line.contains("!=")) {
+            for captures in self.reversed.captures_iter(line) {
+                let reversed = format!("{} == \"{}\"", &captures[2], &captures[1]);
+                let found = self.after_names(&reversed, kind, chance).into_iter().next();
                 if let (Some(found), Some(literal)) = (found, captures.get(1)) {
                     let (start, end) = (literal.start(), literal.end());
-                    values.push(Value { start, end, rule: found.rule });
+                    values.push(NamedValue { start, end, rule: found.rule });
                 }
             }
         }
         values
     }
 
-    /// The values that stand after their names.
-    fn after_names(&self, line: &str, kind: FileKind, chance: &Chance) -> Vec<Value> {
-        let mut values: Vec<Value> = Vec::new();
+    /// The secret values that follow their names.
+    fn after_names(
+        &self,
+        line: &str,
+        kind: FileKind,
+        chance: &SecretClassifier,
+    ) -> Vec<NamedValue> {
+        let mut values: Vec<NamedValue> = Vec::new();
         let mut from = 0;
-        for _ in 0..NAMES {
+        for _ in 0..MAX_NAMES {
             let Some(name) = next_name(&self.core, line, &mut from) else { break };
             let Some(name) = name else { continue };
             let found = self
@@ -147,17 +157,23 @@ impl Patterns {
         values
     }
 
-    fn value_of(&self, line: &str, name: &Name, kind: FileKind, chance: &Chance) -> Option<Value> {
-        let rest = within_reach(line, name.end);
+    fn value_of(
+        &self,
+        line: &str,
+        name: &Name,
+        kind: FileKind,
+        chance: &SecretClassifier,
+    ) -> Option<NamedValue> {
+        let rest = after_name(line, name.end);
         let value = |group: regex::Match<'_>, rule| {
             let start = name.end + group.start();
-            Value { start, end: start + alone(group.as_str()).len(), rule }
+            NamedValue { start, end: start + value_only(group.as_str()).len(), rule }
         };
         let may_be = |text: &str, quoted: bool| {
-            if cut_off(text) {
+            if is_truncated(text) {
                 return false;
             }
-            let text = alone(text);
+            let text = value_only(text);
             chance.drawn(text)
                 || name.plain && chance.unspeakable(text)
                 || name.plain && is_uuid(text) && chance.fills_a_form(text)
@@ -165,9 +181,11 @@ impl Patterns {
                     && kind != FileKind::Translation
                     && chance.picked(text)
                     && match name.kind {
-                        Kind::Password => quoted || !self.code.is_match(text),
-                        Kind::Secret => quoted && text.len() >= 10 && !self.code.is_match(text),
-                        Kind::Key => false,
+                        SecretKind::Password => quoted || !self.code.is_match(text),
+                        SecretKind::Secret => {
+                            quoted && text.len() >= 10 && !self.code.is_match(text)
+                        }
+                        SecretKind::Key => false,
                     }
         };
         let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
@@ -179,7 +197,7 @@ impl Patterns {
             let after = captures.get(2).map_or("", |after| after.as_str());
             let part = |text: &str| match after {
                 "" => false,
-                // A program goes on after a word; a password seldom is one.
+                // Code often continues after a word, and a password is seldom a plain word.
                 "," | ";" => text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'),
                 _ => true,
             };
@@ -193,46 +211,46 @@ impl Patterns {
         {
             return Some(value(found, BARE));
         }
-        // A longer line is minified code, whose quotes open and close anywhere.
-        if line.len() <= LONGEST_LINE
+        // A longer line is minified code, in which quotes cannot be paired reliably.
+        if line.len() <= MAX_LINE
             && let Some(captures) = self.long.captures(rest)
             && let Some(found) = captures.get(1).or(captures.get(2))
             && chance.scrambled(found.as_str())
         {
             let (start, end) = (name.end + found.start(), name.end + found.end());
-            return Some(Value { start, end, rule: QUOTED });
+            return Some(NamedValue { start, end, rule: QUOTED });
         }
         let near = self.near.captures(rest)?.get(1)?;
         let between = &rest[..near.start()];
         let between_words = words(between);
-        let other = between.len() > NEAR
+        let other = between.len() > MAX_DISTANCE
             || between.contains(';')
-            // A checksum of Go's modules.
+            // A checksum of a Go module.
             || between.ends_with("h1:")
             || between_words.iter().any(|word| among(word, NEVER))
-            // The nearest name tells what a value is: `password(credentialsId: '…')`.
+            // The nearest name decides: in `password(credentialsId: '…')` the value is an id.
             || between_words.last().is_some_and(|word| among(word, ABOUT))
-            || cut_off(near.as_str());
-        (!other && chance.drawn(alone(near.as_str()))).then(|| value(near, QUOTED))
+            || is_truncated(near.as_str());
+        (!other && chance.drawn(value_only(near.as_str()))).then(|| value(near, QUOTED))
     }
 
-    /// A literal that is assigned to a password, also a short one.
+    /// Finds a literal assigned to a password, even a short one.
     fn password_of(
         &self,
         line: &str,
         name: &Name,
         kind: FileKind,
-        chance: &Chance,
-    ) -> Option<Value> {
+        chance: &SecretClassifier,
+    ) -> Option<NamedValue> {
         let own = &line[name.start..name.end];
-        if name.kind != Kind::Password
+        if name.kind != SecretKind::Password
             || !name.plain
             || matches!(kind, FileKind::Test | FileKind::Translation)
             || !names_a_password(own, &line[..name.start])
         {
             return None;
         }
-        let rest = within_reach(line, name.end);
+        let rest = after_name(line, name.end);
         let group = |pattern: &Regex| pattern.captures(rest).and_then(|captures| captures.get(1));
         let services = matches!(kind, FileKind::Container | FileKind::Compose);
         let called = || group(&self.call).filter(|_| sets(own));
@@ -249,16 +267,16 @@ impl Patterns {
         let found = found.or_else(|| group(&self.fallback)).or_else(image);
         let found = found.or_else(defined).or_else(element)?;
         let text = found.as_str();
-        // `POSTGRES_PASSWORD: postgres` stands in settings of continuous integration, too.
+        // CI settings also contain service defaults, such as `POSTGRES_PASSWORD: postgres`.
         let of_service = || {
             let own = own.to_lowercase();
             let short = text == "postgres" && own.starts_with("pg");
             kind == FileKind::Config && (own.starts_with(text) || short)
         };
         let is_default = SERVICE_DEFAULTS.contains(&text) && (services || of_service());
-        // `PWD` is the working folder, too.
+        // `PWD` also names the working directory.
         let vague = own.eq_ignore_ascii_case("pwd") && !text.bytes().any(|b| b.is_ascii_digit());
-        (chance.is_literal_password(text) && !is_default && !vague).then(|| Value {
+        (chance.is_literal_password(text) && !is_default && !vague).then(|| NamedValue {
             start: name.end + found.start(),
             end: name.end + found.end(),
             rule: PASSWORD,
@@ -266,12 +284,12 @@ impl Patterns {
     }
 }
 
-/// The line after a name, as far as a value may reach.
-fn within_reach(line: &str, from: usize) -> &str {
-    &line[from..line.floor_char_boundary(from + REACH)]
+/// The part of the line after a name in which a value may be.
+fn after_name(line: &str, from: usize) -> &str {
+    &line[from..line.floor_char_boundary(from + MAX_END)]
 }
 
-/// Nothing at the end of the line; nothing inside for what is no name of a secret.
+/// Finds the next name. `None` at the end of the line; `Some(None)` if the name does not suggest a secret.
 fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>> {
     let found = core.find_at(line, *from)?;
     let part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
@@ -287,7 +305,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     if text == "passwd" && line[..start].ends_with("/etc/") {
         return Some(None);
     }
-    // Without a look at all that stands before it: a line may have a megabyte, and a thousand names.
+    // Looks only at the end of the prefix, because a line may have a megabyte and a thousand names.
     let before = line[..start].trim_end();
     let follows = |command: &str| {
         let rest = before.strip_suffix(command);
@@ -298,7 +316,7 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
         || follows("setx")
         || text == "requirepass"
         || line.trim_start().starts_with("machine ");
-    // Whoever passes something writes this, too.
+    // `pass` is also a verb, so it must be assigned to.
     let assigned =
         line[end..].trim_start_matches(['"', '\'', '`', ']', ' ']).starts_with(['=', ':', '!']);
     let element = line[..start].ends_with('<');
@@ -308,8 +326,8 @@ fn next_name(core: &Regex, line: &str, from: &mut usize) -> Option<Option<Name>>
     Some(Some(Name { start, end, kind, plain, spaced }))
 }
 
-/// A value without what follows it in an address, a command or a sentence, or on the next line of a text in a literal.
-fn alone(text: &str) -> &str {
+/// Cuts off what follows a value: URL parameters, an escaped line break, or a full stop.
+fn value_only(text: &str) -> &str {
     let text = ["\\n", "\\r", "\\t"]
         .iter()
         .filter_map(|escape| text.split_once(escape).map(|(line, _)| line))
@@ -324,8 +342,8 @@ fn alone(text: &str) -> &str {
     text[..end].trim_end_matches(['\\', '.'])
 }
 
-/// Whether only the beginning of a value stands there: `eyJhbGci...`.
-fn cut_off(text: &str) -> bool {
+/// Whether a value is only shown in part: `eyJhbGci...`.
+fn is_truncated(text: &str) -> bool {
     text.ends_with("...") || text.ends_with('…')
 }
 

@@ -1,18 +1,18 @@
-//! What a name says about its value: a password, a secret, a key, or nothing of the kind.
+//! Classifies names by the value they suggest: a password, a secret, a key, or none of these.
 
 use crate::pattern::among;
 
-/// The longest name, in bytes.
+/// Maximum length of a name in bytes.
 pub(super) const LONGEST: usize = 64;
 
-/// What a name says about its value.
+/// Kind of value that a name suggests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// People pick these.
+pub(super) enum SecretKind {
+    /// Usually chosen by people.
     Password,
-    /// People pick these, too, but seldom short ones.
+    /// Sometimes chosen by people, but seldom short.
     Secret,
-    /// Machines draw these.
+    /// Usually generated.
     Key,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn may_name(text: &str) -> bool {
     PARTS.iter().any(|part| end.contains(part))
 }
 
-/// Whether a name is a password's, and not that of a message, a form or an action.
+/// Whether a name is that of a password, not of a message, a form field or an action.
 pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     const OTHER: &str = "error errors message messages msg label labels hint hints placeholder placeholders title \
         titles i18n translation translations column columns schema rule rules validation show hide toggle forgot \
@@ -42,8 +42,8 @@ pub(super) fn names_a_password(name: &str, before: &str) -> bool {
     !pass && !own.iter().chain(&words(belongs_to(before))).any(|word| among(word, OTHER))
 }
 
-/// The word that a name belongs to, by the text before it: the owner (`errors["password"]`, `errors->password`), the
-/// attribute that it is the value of (`type="password"`), or the keyword of a type (`type Password =`).
+/// The word before a name that qualifies it: the owner (`errors["password"]`, `errors->password`), the attribute whose
+/// value it is (`type="password"`), or the keyword of a type (`type Password =`).
 fn belongs_to(before: &str) -> &str {
     const QUOTES: [char; 3] = ['"', '\'', '`'];
     let unquoted = before.trim_end_matches(QUOTES);
@@ -66,7 +66,7 @@ pub(super) fn sets(name: &str) -> bool {
     matches!(words.as_slice(), ["set" | "with", "password" | "passwd"] | ["password" | "passwd"])
 }
 
-/// The words of a name, small: `dbPassword`, `DB_PASSWORD` and `db.password` have the same.
+/// Splits a name into lower-case words: `dbPassword`, `DB_PASSWORD` and `db.password` give the same words.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -87,30 +87,30 @@ pub(super) fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// What is no secret, though it looks like one.
+/// Words that rule out a secret.
 pub(super) const NEVER: &str = "public pub hash hashed digest checksum sha md integrity site fingerprint cache \
     primary foreign partition etag commit arn";
 
-/// What tells of a secret, and is none.
+/// Words for an attribute of a secret, not its value.
 pub(super) const ABOUT: &str = "id ids url uri endpoint path file arn regex pattern type name header field label \
     version selector policy";
 
-/// What may follow the word for a secret.
-const STILL: &str =
+/// Words that may follow the word for a secret.
+const SUFFIXES: &str =
     "key base value b prod production dev staging live default old new str bytes plain string";
 
-/// Which keys are secret.
-const OF_KEYS: &str = "api access auth private secret encryption signing sign jwt aes master admin license \
+/// Words before `key` that make it a secret key.
+const KEY_PREFIXES: &str = "api access auth private secret encryption signing sign jwt aes master admin license \
     subscription account hmac session crypto cipher webhook deploy client";
 
-/// What a name says, and whether plainly.
-pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
+/// Classifies a name by its words; the flag is true if the name is unambiguous.
+pub(super) fn kind(words: &[String]) -> Option<(SecretKind, bool)> {
     if words.iter().any(|word| among(word, NEVER)) {
         return None;
     }
-    // Made for one page of one session.
-    let of_a_page = |word: &String| matches!(word.as_str(), "csrf" | "xsrf" | "authenticity");
-    if words.iter().any(of_a_page) && words.last().is_some_and(|word| word == "token") {
+    // CSRF tokens are valid for one page of one session only.
+    let is_csrf = |word: &String| matches!(word.as_str(), "csrf" | "xsrf" | "authenticity");
+    if words.iter().any(is_csrf) && words.last().is_some_and(|word| word == "token") {
         return None;
     }
     let core = |index: usize| {
@@ -124,21 +124,21 @@ pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
             )
             || (before, word) == (Some("secure"), "string")
         {
-            Some((Kind::Password, true))
+            Some((SecretKind::Password, true))
         } else if ends(&["secret"]) {
-            Some((Kind::Secret, true))
+            Some((SecretKind::Secret, true))
         } else if ends(&["token", "apikey", "accesskey", "secretkey", "authkey", "privatekey"])
             || matches!(word, "bearer" | "appid")
         {
-            Some((Kind::Key, true))
+            Some((SecretKind::Key, true))
         } else if word == "key" {
-            before.map(|before| (Kind::Key, among(before, OF_KEYS)))
+            before.map(|before| (SecretKind::Key, among(before, KEY_PREFIXES)))
         } else {
             let vague = matches!(
                 word,
                 "auth" | "creds" | "credential" | "credentials" | "tokens" | "secrets" | "salt"
             );
-            vague.then_some((Kind::Key, false))
+            vague.then_some((SecretKind::Key, false))
         }
     };
     let (index, (kind, plain)) =
@@ -147,5 +147,5 @@ pub(super) fn kind(words: &[String]) -> Option<(Kind, bool)> {
     if tail.iter().any(|word| among(word, ABOUT)) {
         return None;
     }
-    Some((kind, plain && tail.iter().all(|word| among(word, STILL))))
+    Some((kind, plain && tail.iter().all(|word| among(word, SUFFIXES))))
 }

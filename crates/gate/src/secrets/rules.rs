@@ -1,42 +1,44 @@
-//! The forms of keys in `data/secrets.txt`.
+//! Parses the key formats in `data/secrets.txt`.
 
-use crate::pattern::BadPattern;
+use crate::pattern::InvalidPattern;
 
-/// The forms as they are written.
+/// Text of the rules.
 const DATA: &str = include_str!("../../data/secrets.txt");
 
-/// What shows that a match is a secret.
+/// What proves that a match is a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The match itself: it occurs nowhere else.
+    /// The match alone: it occurs nowhere else.
     Words,
-    /// The form, unless it is filled with a placeholder.
+    /// The format, unless it contains a placeholder.
     Form,
-    /// The place; people may have chosen the value, so little chance is in it.
+    /// The position; the value may be chosen by a person and need not be random.
     Picked,
 }
 
-/// A form of secrets.
+/// Rule for one format of secrets.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct SecretRule {
     pub id: &'static str,
     pub what: &'static str,
-    /// Words separated by spaces; the pattern matches only texts with one of them.
+    /// Keywords separated by spaces; the pattern can only match texts that contain one.
     pub keywords: &'static str,
     pub pattern: &'static str,
     pub proof: Proof,
-    /// No letter or digit may stand before or after the match: the form alone is too common.
+    /// No letter or digit may be adjacent to the match, because the format alone is too common.
     pub apart: bool,
 }
 
-/// All forms, in their order.
-pub(super) fn all() -> impl Iterator<Item = Result<Rule, BadPattern>> {
+/// All rules, in order.
+pub(super) fn all() -> impl Iterator<Item = Result<SecretRule, InvalidPattern>> {
     let lines = DATA.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| Rule::read(line).ok_or_else(|| BadPattern::new(line, &"invalid rule")))
+    lines.map(|line| {
+        SecretRule::read(line).ok_or_else(|| InvalidPattern::new(line, &"invalid rule"))
+    })
 }
 
-impl Rule {
-    pub(super) fn read(line: &'static str) -> Option<Rule> {
+impl SecretRule {
+    pub(super) fn read(line: &'static str) -> Option<SecretRule> {
         let mut parts = line.splitn(5, "  ");
         let (proof, apart) = match parts.next()? {
             "words" => (Proof::Words, false),
@@ -46,6 +48,6 @@ impl Rule {
             _ => return None,
         };
         let (id, what, keywords) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Rule { id, what, keywords, pattern: parts.next()?, proof, apart })
+        Some(SecretRule { id, what, keywords, pattern: parts.next()?, proof, apart })
     }
 }

@@ -1,5 +1,5 @@
-//! Secrets that take more than one line, put on one: literals that are joined, names and values on neighbouring lines,
-//! elements of XML, private keys.
+//! Joins secrets that span several lines into one line: concatenated literals, names and values on neighbouring lines,
+//! XML elements, private keys.
 
 use std::ops::Range;
 
@@ -7,46 +7,46 @@ use regex::Regex;
 
 use super::names;
 use crate::file_kind::FileKind;
-use crate::pattern::{BadPattern, compile};
+use crate::pattern::{InvalidPattern, compile};
 
-/// The most lines of one statement, and the most bytes.
-const LINES: usize = 30;
-const BYTES: usize = 16 << 10;
-/// The most JSON Web Keys of a text that are looked at.
-const WEB_KEYS: usize = 200;
+/// Limits of one statement: lines and bytes.
+const MAX_LINES: usize = 30;
+const MAX_BYTES: usize = 16 << 10;
+/// JSON Web Keys examined per text.
+const MAX_WEB_KEYS: usize = 200;
 
-/// Neighbouring lines as one.
+/// Several neighbouring lines, joined into one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// The lines, from 0.
+    /// Range of the lines, counted from 0.
     pub lines: Range<usize>,
     pub text: String,
-    /// The text is a secret as a whole, by this rule.
+    /// Rule and description, if the whole text is a secret.
     pub is: Option<(&'static str, &'static str)>,
 }
 
-/// Finds statements.
+/// Patterns that find statements.
 #[derive(Debug)]
-pub(super) struct Patterns {
-    /// From the end of a literal to the beginning of the next.
+pub(super) struct StatementPatterns {
+    /// From the end of one literal to the beginning of the next.
     joint: Regex,
-    /// A name, and that its value follows on the next line.
+    /// A name whose value follows on the next line.
     open: Regex,
-    /// `name: NAME` followed by `value: VALUE`, and the other way round, also as attributes and elements.
+    /// `name: NAME` followed by `value: VALUE`, and in reverse order, also as attributes and elements.
     pair: Regex,
-    turned_pair: Regex,
+    reversed_pair: Regex,
     elements: Regex,
-    /// `<name>value</name>`, also over lines.
+    /// `<name>value</name>`, also across lines.
     element: Regex,
     key_type: Regex,
     key_value: Regex,
     field: Regex,
 }
 
-impl Patterns {
-    pub(super) fn compile() -> Result<Patterns, BadPattern> {
+impl StatementPatterns {
+    pub(super) fn compile() -> Result<StatementPatterns, InvalidPattern> {
         let new = |pattern: &str| compile("statements", pattern);
-        Ok(Patterns {
+        Ok(StatementPatterns {
             joint: new(
                 r#"["'`]\s*(?:\\\s+)?(?:\+\+|<>|\|\||\.\.|[+.&~])?\s*(?:\\\s+)?(?:[bBrRuUfFL@$]{1,2})?["'`]|["'`]\.concat\(["'`]"#,
             )?,
@@ -56,7 +56,7 @@ impl Patterns {
             pair: new(
                 r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?[ \t]*[,;]?[ \t]*(?:\#[^\n]*)?\s*["']?(?:\w*value)["']?\s*[:=]\s*([^\s][^\n]*)"#,
             )?,
-            turned_pair: new(
+            reversed_pair: new(
                 r#"(?i)(?:^|[\s{,<(-])["']?(?:\w*value)["']?\s*[:=][ \t]*([^\s,;][^\n,;]*)[,;]?[ \t]*\r?\n[ \t]*["']?(?:\w*name|\w*key|variable)["']?\s*[:=]\s*["']?([A-Za-z][\w.:-]+)["']?"#,
             )?,
             elements: new(
@@ -75,8 +75,8 @@ impl Patterns {
         })
     }
 
-    /// The statements of a text.
-    pub(super) fn all(&self, source: &Source<'_>, kind: FileKind) -> Vec<Statement> {
+    /// All statements of a text.
+    pub(super) fn all(&self, source: &SourceText<'_>, kind: FileKind) -> Vec<Statement> {
         let mut all = Vec::new();
         self.literals(source, &mut all);
         continued(source, &mut all);
@@ -88,8 +88,8 @@ impl Patterns {
         all
     }
 
-    /// Literals that a program joins: `"abc" + "def"`, and `"abc" "def"`.
-    fn literals(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+    /// Literals that a program concatenates: `"abc" + "def"`, and `"abc" "def"`.
+    fn literals(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/=".contains(&byte);
         let mut gaps: Vec<Range<usize>> = Vec::new();
@@ -97,7 +97,7 @@ impl Patterns {
             let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else { return };
             let lines = source.line_of(first.start)..source.line_of(last.end) + 1;
             let whole = source.bytes_of(&lines);
-            if whole.len() > 2 * BYTES {
+            if whole.len() > 2 * MAX_BYTES {
                 gaps.clear();
                 return;
             }
@@ -120,7 +120,7 @@ impl Patterns {
             }
             let apart =
                 |last: &Range<usize>| source.line_of(last.end) < source.line_of(gap.start());
-            if gaps.last().is_some_and(apart) || gaps.len() >= 4 * LINES {
+            if gaps.last().is_some_and(apart) || gaps.len() >= 4 * MAX_LINES {
                 flush(&mut gaps, all);
             }
             gaps.push(gap.range());
@@ -128,8 +128,8 @@ impl Patterns {
         flush(&mut gaps, all);
     }
 
-    /// A name whose value stands on the next line, or in a folded or literal block of YAML.
-    fn next_lines(&self, source: &Source<'_>, kind: FileKind, all: &mut Vec<Statement>) {
+    /// Names whose value is on the next line, or in a folded or literal YAML block.
+    fn next_lines(&self, source: &SourceText<'_>, kind: FileKind, all: &mut Vec<Statement>) {
         let bare = matches!(kind, FileKind::Config | FileKind::Compose);
         for (index, line) in source.lines.iter().enumerate() {
             let ends = line.trim_end().ends_with([':', '=', '>', '|', '-', '+', '\\', '(']);
@@ -156,22 +156,22 @@ impl Patterns {
             let quoted =
                 value.trim_start_matches(['b', 'r', 'u', 'f', '@']).starts_with(['"', '\'', '`']);
             let is_value = !value.is_empty() && (quoted || bare && !value.contains([' ', ':']));
-            if is_value && value.len() < BYTES && open.len() < BYTES {
+            if is_value && value.len() < MAX_BYTES && open.len() < MAX_BYTES {
                 let lines = index..index + 1 + block.len();
                 all.push(Statement { lines, text: format!("{} {value}", open.as_str()), is: None });
             }
         }
     }
 
-    /// Names and values that are fields of their own, as in the environment of a Kubernetes container.
-    fn pairs(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+    /// Names and values in separate fields, as in the environment of a Kubernetes container.
+    fn pairs(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         if !text.contains("alue") {
             return;
         }
         let mut add = |whole: Range<usize>, name: &str, value: &str| {
             let value = value.trim_end().trim_end_matches([',', ';', '}', '/', '>', ' ']);
-            let short = name.len() <= BYTES && value.len() <= BYTES;
+            let short = name.len() <= MAX_BYTES && value.len() <= MAX_BYTES;
             if short && names::may_name(name) && !value.starts_with(['|', '>', '{', '[']) {
                 let lines = source.line_of(whole.start)..source.line_of(whole.end - 1) + 1;
                 all.push(Statement { lines, text: format!("{name}: {value}"), is: None });
@@ -180,13 +180,13 @@ impl Patterns {
         for captures in self.pair.captures_iter(text) {
             add(trimmed(captures.get_match()), &captures[1], &captures[2]);
         }
-        for captures in self.turned_pair.captures_iter(text) {
+        for captures in self.reversed_pair.captures_iter(text) {
             add(trimmed(captures.get_match()), &captures[2], &captures[1]);
         }
     }
 
-    /// Elements of XML.
-    fn elements(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+    /// XML elements.
+    fn elements(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
         if !text.contains("</") {
             return;
@@ -195,7 +195,7 @@ impl Patterns {
         for captures in found {
             let mut groups = captures.iter().skip(1).flatten();
             let (Some(name), Some(value)) = (groups.next(), groups.next()) else { continue };
-            let short = name.len() <= BYTES && value.len() <= BYTES;
+            let short = name.len() <= MAX_BYTES && value.len() <= MAX_BYTES;
             if short && names::may_name(name.as_str()) {
                 let lines = source.line_of(name.start())..source.line_of(value.end()) + 1;
                 let (name, value) = (name.as_str(), value.as_str());
@@ -204,13 +204,13 @@ impl Patterns {
         }
     }
 
-    /// Private JSON Web Keys: those with a private exponent, or symmetric.
-    fn web_keys(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+    /// Private JSON Web Keys: asymmetric keys with a private exponent, and symmetric keys.
+    fn web_keys(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let text = source.text;
-        for captures in self.key_type.captures_iter(text).take(WEB_KEYS) {
+        for captures in self.key_type.captures_iter(text).take(MAX_WEB_KEYS) {
             let at = captures.get_match();
-            let from = text.ceil_char_boundary(at.start().saturating_sub(BYTES / 2));
-            let to = text.floor_char_boundary(at.end() + BYTES / 2);
+            let from = text.ceil_char_boundary(at.start().saturating_sub(MAX_BYTES / 2));
+            let to = text.floor_char_boundary(at.end() + MAX_BYTES / 2);
             let start = text[from..at.start()].rfind('{').map_or(from, |found| from + found);
             let end = text[at.end()..to].find('}').map_or(to, |found| at.end() + found);
             let member = if &captures[1] == "oct" { "k" } else { "d" };
@@ -230,8 +230,8 @@ impl Patterns {
         }
     }
 
-    /// The values of a `Secret` of Kubernetes.
-    fn cluster_secrets(&self, source: &Source<'_>, all: &mut Vec<Statement>) {
+    /// Values of a Kubernetes `Secret`.
+    fn cluster_secrets(&self, source: &SourceText<'_>, all: &mut Vec<Statement>) {
         let is_kind = |line: &&str| {
             line.strip_prefix("kind:").is_some_and(|kind| {
                 kind.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("secret")
@@ -253,7 +253,7 @@ impl Patterns {
                 {
                     let at = from + index;
                     let text = value.as_str().to_owned();
-                    let is = Some(("kubernetes-secret", "a value in a Secret of Kubernetes"));
+                    let is = Some(("kubernetes-secret", "a value in a Kubernetes Secret"));
                     all.push(Statement { lines: at..at + 1, text, is });
                 }
             }
@@ -262,13 +262,16 @@ impl Patterns {
     }
 }
 
-/// Lines that a backslash joins.
-fn continued(source: &Source<'_>, all: &mut Vec<Statement>) {
-    let goes_on = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
+/// Lines joined by a backslash.
+fn continued(source: &SourceText<'_>, all: &mut Vec<Statement>) {
+    let is_continued = |line: &&str| line.ends_with('\\') && !line.ends_with("\\\\");
     let mut index = 0;
     while index < source.lines.len() {
-        let count =
-            source.lines[index..].iter().take(LINES).take_while(|line| goes_on(line)).count();
+        let count = source.lines[index..]
+            .iter()
+            .take(MAX_LINES)
+            .take_while(|line| is_continued(line))
+            .count();
         if count == 0 {
             index += 1;
             continue;
@@ -279,14 +282,14 @@ fn continued(source: &Source<'_>, all: &mut Vec<Statement>) {
             let line = if text.is_empty() { line } else { line.trim_start() };
             text.push_str(line.strip_suffix('\\').unwrap_or(line));
         }
-        if text.len() <= BYTES {
+        if text.len() <= MAX_BYTES {
             all.push(Statement { lines: index..end, text, is: None });
         }
         index = end;
     }
 }
 
-/// The bodies of private keys in PEM: the lines from after the heading to the end, from 0.
+/// Bodies of PEM private keys: line ranges from after the header to the end, counted from 0.
 pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
     let mut bodies = Vec::new();
     let mut index = 0;
@@ -310,12 +313,12 @@ pub(super) fn key_bodies(lines: &[&str]) -> Vec<Range<usize>> {
     bodies
 }
 
-/// The fewest characters of a private key that stand between its heading and its end.
-const SHORTEST_KEY: usize = 40;
-/// The most lines of a private key.
-const LONGEST_KEY: usize = 200;
+/// Minimum number of characters in the body of a private key.
+const MIN_KEY_CHARS: usize = 40;
+/// Maximum number of lines in a private key.
+const MAX_KEY_LINES: usize = 200;
 
-/// Whether what follows the heading of a private key may be one: not if it ends and holds less, as in examples.
+/// Whether a PEM header may be followed by a real key. If the body ends and is shorter than a key, it is an example.
 pub(super) fn may_hold_key(body: &[&str]) -> bool {
     let part = |char: char| char.is_ascii_alphanumeric() || "+/=".contains(char);
     let length = |line: &&str| -> usize {
@@ -323,42 +326,42 @@ pub(super) fn may_hold_key(body: &[&str]) -> bool {
         runs.map(str::len).sum()
     };
     let varied = |line: &&&str| !line.bytes().all(|byte| Some(byte) == line.bytes().next());
-    let end = body.iter().take(LONGEST_KEY).position(|line| line.contains("-----END "));
+    let end = body.iter().take(MAX_KEY_LINES).position(|line| line.contains("-----END "));
     end.is_none_or(|end| {
         let lines = || body[..end].iter().filter(varied);
-        // A key in groups of a few characters is longer than an example.
+        // A key may be split into groups of a few characters; it is still longer than an example.
         let all: usize = lines().map(|line| line.chars().filter(|char| part(*char)).count()).sum();
-        all >= 4 * SHORTEST_KEY || lines().map(length).sum::<usize>() >= SHORTEST_KEY
+        all >= 4 * MIN_KEY_CHARS || lines().map(length).sum::<usize>() >= MIN_KEY_CHARS
     })
 }
 
-/// A text with its lines.
-pub(super) struct Source<'a> {
+/// A text split into lines.
+pub(super) struct SourceText<'a> {
     pub text: &'a str,
     pub lines: Vec<&'a str>,
     starts: Vec<usize>,
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(text: &'a str) -> Source<'a> {
+impl<'a> SourceText<'a> {
+    pub(super) fn new(text: &'a str) -> SourceText<'a> {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(ends).collect();
-        Source { text, lines: text.lines().collect(), starts }
+        SourceText { text, lines: text.lines().collect(), starts }
     }
 
-    /// The line of a byte, from 0.
+    /// Line that contains a byte offset, counted from 0.
     fn line_of(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at).saturating_sub(1)
     }
 
-    /// Where lines begin and end, in bytes.
+    /// Byte range of a range of lines.
     fn bytes_of(&self, lines: &Range<usize>) -> Range<usize> {
         let start = self.starts.get(lines.start).copied().unwrap_or(self.text.len());
         start..self.starts.get(lines.end).copied().unwrap_or(self.text.len())
     }
 }
 
-/// Where a match begins and ends without the white space around it.
+/// Range of a match without surrounding white space.
 fn trimmed(found: regex::Match<'_>) -> Range<usize> {
     let text = found.as_str();
     let start = found.start() + text.len() - text.trim_start().len();

@@ -1,22 +1,22 @@
-//! Verification commands that start a known test runner.
+//! Recognises verification commands that start a known test runner.
 
 use serde_json::Value;
 
-use super::runner::Runner;
+use super::runner::TestRunner;
 
 /// A verification command that starts a known test runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TestCommand {
-    pub runner: Runner,
-    /// `cd FOLDER && ` and assignments.
+    pub runner: TestRunner,
+    /// `cd FOLDER && ` and variable assignments.
     before: String,
     /// The command and its arguments.
     words: Vec<String>,
-    /// Which word is the runner; those before it start it, such as `npx` or `uv run`.
+    /// Index of the word that is the runner; the words before it launch it, such as `npx` or `uv run`.
     at: usize,
 }
 
-/// Programs that start others in an environment of theirs.
+/// Programs that launch others in an environment.
 const LAUNCHERS: [&[&str]; 10] = [
     &["npx", "--no-install"],
     &["npx", "--no"],
@@ -31,20 +31,20 @@ const LAUNCHERS: [&[&str]; 10] = [
 ];
 
 /// Programs that need the workspace's `node_modules`.
-const OF_NODE: [&str; 9] =
+const NODE_PROGRAMS: [&str; 9] =
     ["node", "npm", "npx", "yarn", "pnpm", "jest", "vitest", "tsx", "corepack"];
 
-/// Whether a command is one of Node.js.
+/// Whether a command uses Node.js.
 pub(super) fn is_of_node(command: &str) -> bool {
     command.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).any(|word| {
         let program = word.rsplit('/').next().unwrap_or_default();
-        OF_NODE.contains(&program)
+        NODE_PROGRAMS.contains(&program)
     })
 }
 
 impl TestCommand {
-    /// Recognises a command. It must be a single one, perhaps after `cd FOLDER &&`, and run whole files of tests. A script of
-    /// `package.json` is looked up there; `file` reads a file of the workspace.
+    /// Recognises a command. It must be a single command, optionally after `cd FOLDER &&`, and run whole test files. A
+    /// script of `package.json` is looked up there; `file` reads a file of the workspace.
     pub(crate) fn recognise(
         command: &str,
         file: &dyn Fn(&str) -> Option<String>,
@@ -58,7 +58,7 @@ impl TestCommand {
             TestCommand::of_script(main, &file(&package)?)
         })?;
         if let Some(folder) = folder {
-            if folder.contains(in_shell) || folder.contains(char::is_whitespace) {
+            if folder.contains(is_shell_syntax) || folder.contains(char::is_whitespace) {
                 return None;
             }
             found.before.insert_str(0, &format!("cd {folder} && "));
@@ -66,19 +66,20 @@ impl TestCommand {
         Some(found)
     }
 
-    /// Recognises a command without operators of a shell.
+    /// Recognises a command without shell operators.
     fn single(command: &str) -> Option<TestCommand> {
         let (before, words) = split(command)?;
         let starts = |launcher: &&&[&str]| {
             words.iter().map(String::as_str).take(launcher.len()).eq(launcher.iter().copied())
         };
         let at = LAUNCHERS.iter().find(starts).map_or(0, |launcher| launcher.len());
-        let runner = Runner::of(&words[at..])?;
+        let runner = TestRunner::of(&words[at..])?;
         Some(TestCommand { runner, before, words, at })
     }
 
-    /// Recognises `npm test` and its like by the script that they run. A runner that is asked by its last arguments gets them
-    /// from `npm`; another is started in its place, unless there are scripts before or after it.
+    /// Recognises `npm test` and similar commands by the script they run. If the runner accepts report arguments at
+    /// the end, `npm` passes them on. Otherwise the runner is started directly, unless there are `pre` or `post`
+    /// scripts.
     fn of_script(command: &str, package: &str) -> Option<TestCommand> {
         let (before, mut all) = split(command)?;
         let words: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -113,7 +114,7 @@ impl TestCommand {
         if around.iter().any(Option::is_some) {
             return None;
         }
-        // What npm tells its scripts; no other value can be a word of a shell.
+        // Set the variables that npm sets for scripts, but only to values that need no shell quoting.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._+-".contains(c);
         let mut environment = format!("npm_lifecycle_event={name} ");
         for key in ["name", "version"] {
@@ -127,7 +128,7 @@ impl TestCommand {
         Some(found)
     }
 
-    /// The command with a report of all its tests. `folder` is where the report and its helper are.
+    /// The command with a report of all tests. `folder` contains the report and its helper.
     pub(crate) fn with_report(&self, folder: &str) -> String {
         let mut words: Vec<String> = Vec::new();
         let mut dropped = false;
@@ -144,21 +145,21 @@ impl TestCommand {
         let at = more.after.and_then(runner_word);
         let at = at.map_or(words.len(), |at| self.at + at + 1);
         // The helper takes the place of `-m unittest`.
-        let replaced = if self.runner == Runner::Unittest { at - 2..at } else { at..at };
+        let replaced = if self.runner == TestRunner::Unittest { at - 2..at } else { at..at };
         words.splice(replaced, more.words);
         let into = more.into.map_or(String::new(), |file| format!(" > {file}"));
         format!("{}{}{}{into}", self.before, more.environment, words.join(" "))
     }
 }
 
-/// What a shell reads as more than a part of a word.
-fn in_shell(c: char) -> bool {
+/// Whether the shell treats a character specially.
+fn is_shell_syntax(c: char) -> bool {
     ";|&<>`$(){}#\n\\'\"".contains(c)
 }
 
-/// The assignments before a command, and its words; `None` if a shell would do more with it than run it.
+/// Splits a command into variable assignments and words; `None` if it uses other shell syntax.
 fn split(command: &str) -> Option<(String, Vec<String>)> {
-    if command.contains(in_shell) {
+    if command.contains(is_shell_syntax) {
         return None;
     }
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -185,30 +186,30 @@ mod tests {
     #[test]
     fn known_runners_are_recognised() {
         for (command, runner) in [
-            ("pytest", Runner::Pytest),
-            ("pytest -q tests/unit", Runner::Pytest),
-            ("python3 -m pytest -x", Runner::Pytest),
-            ("python3 -W error -m pytest", Runner::Pytest),
-            ("cd app && .venv/bin/pytest", Runner::Pytest),
-            ("uv run pytest -q", Runner::Pytest),
-            ("DEBUG=1 python -m unittest", Runner::Unittest),
-            ("python3.11 -m unittest discover -s tests -t .", Runner::Unittest),
-            ("node --test", Runner::Node),
-            ("node --test tests/*.test.js", Runner::Node),
-            ("node --test-concurrency=1 --test", Runner::Node),
-            ("npx jest --ci", Runner::Jest),
-            ("node_modules/.bin/jest", Runner::Jest),
-            ("node --experimental-vm-modules node_modules/jest/bin/jest.js", Runner::Jest),
-            ("npx vitest run", Runner::Vitest),
-            ("vitest", Runner::Vitest),
-            ("cargo test --workspace", Runner::Cargo),
-            ("cargo test -q -p calc --test more -- --nocapture", Runner::Cargo),
-            ("go test ./...", Runner::Go),
-            ("npm test", Runner::Jest),
-            ("cd web && npm test -- --coverage", Runner::Jest),
-            ("npm run unit", Runner::Vitest),
-            ("yarn unit", Runner::Vitest),
-            ("pnpm test --ci", Runner::Jest),
+            ("pytest", TestRunner::Pytest),
+            ("pytest -q tests/unit", TestRunner::Pytest),
+            ("python3 -m pytest -x", TestRunner::Pytest),
+            ("python3 -W error -m pytest", TestRunner::Pytest),
+            ("cd app && .venv/bin/pytest", TestRunner::Pytest),
+            ("uv run pytest -q", TestRunner::Pytest),
+            ("DEBUG=1 python -m unittest", TestRunner::Unittest),
+            ("python3.11 -m unittest discover -s tests -t .", TestRunner::Unittest),
+            ("node --test", TestRunner::Node),
+            ("node --test tests/*.test.js", TestRunner::Node),
+            ("node --test-concurrency=1 --test", TestRunner::Node),
+            ("npx jest --ci", TestRunner::Jest),
+            ("node_modules/.bin/jest", TestRunner::Jest),
+            ("node --experimental-vm-modules node_modules/jest/bin/jest.js", TestRunner::Jest),
+            ("npx vitest run", TestRunner::Vitest),
+            ("vitest", TestRunner::Vitest),
+            ("cargo test --workspace", TestRunner::Cargo),
+            ("cargo test -q -p calc --test more -- --nocapture", TestRunner::Cargo),
+            ("go test ./...", TestRunner::Go),
+            ("npm test", TestRunner::Jest),
+            ("cd web && npm test -- --coverage", TestRunner::Jest),
+            ("npm run unit", TestRunner::Vitest),
+            ("yarn unit", TestRunner::Vitest),
+            ("pnpm test --ci", TestRunner::Jest),
         ] {
             let found = recognise(command).map(|command| command.runner);
             assert_eq!(found, Some(runner), "{command}");
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn report_is_asked_for_and_the_rest_of_the_command_stays() {
+    fn report_arguments_are_added_and_other_arguments_kept() {
         let with_report = |command: &str| recognise(command).unwrap().with_report("/tmp/r");
         assert_eq!(
             with_report("cd app && A=1 python3 -B -m unittest discover -s t"),
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_node_are_known_as_such() {
+    fn node_commands_are_recognised() {
         for command in ["npm ci && npm test", "cd web && npx jest", "A=1 node --test"] {
             assert!(is_of_node(command), "{command}");
         }

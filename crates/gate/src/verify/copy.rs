@@ -1,64 +1,64 @@
-//! Copies of a workspace for verification.
+//! Copies a workspace for verification.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
 use assize_types::Fingerprint;
-use assize_workspace::{FileError, Folder, Inside, Kind, Workspace};
+use assize_workspace::{FileError, FolderHandle, PathKind, Workspace, WorkspacePath};
 use tempfile::TempDir;
 
-use super::verifier::NotVerified;
+use super::verifier::VerifyError;
 use crate::globs::Globs;
-use crate::places::Places;
+use crate::places::PathRules;
 
-/// Files of a workspace that are copied at most.
-const MOST_FILES: usize = 200_000;
+/// Maximum number of files to copy.
+const MAX_FILES: usize = 200_000;
 
-/// How a workspace is copied.
-pub(super) struct Copying {
+/// Options of a copy.
+pub(super) struct CopyOptions {
     pub workspace: PathBuf,
-    /// Where the copy is made, and what its name begins with.
+    /// Parent folder and name prefix of the copy.
     pub beside: PathBuf,
     pub name: String,
     pub drafts: BTreeMap<String, Vec<u8>>,
     pub exclude: Globs,
-    pub places: Places,
-    /// Bytes that there is room for.
+    pub places: PathRules,
+    /// Maximum size of the copy in bytes.
     pub room: u64,
 }
 
 /// A copy of a workspace.
-pub(super) struct Copied {
-    /// It is deleted when this is dropped.
+pub(super) struct WorkspaceCopy {
+    /// Temporary folder, deleted on drop.
     pub folder: TempDir,
-    /// What stands for all its files.
+    /// Fingerprint of all files in the copy.
     pub fingerprint: Fingerprint,
 }
 
-impl Copying {
-    /// Copies the workspace with the drafts in it.
-    pub(super) fn copy(self) -> Result<Copied, NotVerified> {
+impl CopyOptions {
+    /// Copies the workspace and puts the drafts into the copy.
+    pub(super) fn copy(self) -> Result<WorkspaceCopy, VerifyError> {
         let made = tempfile::Builder::new().prefix(&self.name).tempdir_in(&self.beside);
         let folder = made.map_err(|error| failed("a folder", &error))?;
-        let into = Folder::at(folder.path()).map_err(|error| failed("a folder", &error))?;
-        let fingerprint = self.go_through(Some(&into))?;
-        Ok(Copied { folder, fingerprint })
+        let into = FolderHandle::at(folder.path()).map_err(|error| failed("a folder", &error))?;
+        let fingerprint = self.visit_files(Some(&into))?;
+        Ok(WorkspaceCopy { folder, fingerprint })
     }
 
-    /// What stands for all files that a copy would have.
-    pub(super) fn fingerprint(self) -> Result<Fingerprint, NotVerified> {
-        self.go_through(None)
+    /// Fingerprint of the files that a copy would have.
+    pub(super) fn fingerprint(self) -> Result<Fingerprint, VerifyError> {
+        self.visit_files(None)
     }
 
-    /// Goes through all files of a copy, and makes them.
-    fn go_through(&self, into: Option<&Folder>) -> Result<Fingerprint, NotVerified> {
+    /// Visits all files of a copy, writes them if `into` is given, and returns their fingerprint.
+    fn visit_files(&self, into: Option<&FolderHandle>) -> Result<Fingerprint, VerifyError> {
         let workspace =
             Workspace::open(&self.workspace).map_err(|error| failed("its folder", &error))?;
-        let found = workspace.walk(MOST_FILES, &|path, kind| self.wants(path, kind));
+        let found = workspace.walk(MAX_FILES, &|path, kind| self.is_included(path, kind));
         let found = found.map_err(|error| failed("its folder", &error))?;
         if found.cut {
-            let why = format!("it has more than {MOST_FILES} files (see `verify.exclude`)");
+            let why = format!("more than {MAX_FILES} files (see `verify.exclude`)");
             return Err(failed("its folder", &why));
         }
         let mut room = self.room;
@@ -72,16 +72,16 @@ impl Copying {
                 }
                 Err(FileError::Missing | FileError::Special) => {}
                 Err(FileError::TooLarge(_)) => {
-                    let why = "it does not fit into the memory of the verification; leave more out \
-                               (`verify.exclude`) or ask for more (`verify.memory_mb`)";
-                    return Err(failed("it", &why));
+                    let why = "it does not fit into the verification's memory limit; exclude more \
+                               (`verify.exclude`) or raise the limit (`verify.memory_mb`)";
+                    return Err(failed("all files", &why));
                 }
                 Err(error) => return Err(failed(&path.to_string(), &error)),
             }
         }
         for (name, bytes) in &self.drafts {
-            let path =
-                Inside::below(None, name).ok_or_else(|| failed(name, &FileError::Missing))?;
+            let path = WorkspacePath::below(None, name)
+                .ok_or_else(|| failed(name, &FileError::Missing))?;
             if let Some(into) = into {
                 self.put_draft(&path, bytes, into).map_err(|error| failed(name, &error))?;
             }
@@ -91,10 +91,15 @@ impl Copying {
         Ok(Fingerprint::of(lines.collect::<String>()))
     }
 
-    /// Puts a draft into the copy, in the place of what is there.
-    fn put_draft(&self, path: &Inside, bytes: &[u8], into: &Folder) -> Result<(), FileError> {
+    /// Writes a draft into the copy, replacing what is there.
+    fn put_draft(
+        &self,
+        path: &WorkspacePath,
+        bytes: &[u8],
+        into: &FolderHandle,
+    ) -> Result<(), FileError> {
         let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        // Made by us, through no link: whatever else is there is none of ours.
+        // Opened without following links, so a link in the copy cannot redirect the draft.
         let folder = into.within(folders)?;
         let mode = folder.read_with_mode(last, self.room).map_or(0o644, |(_, mode)| mode);
         folder.discard(last)?;
@@ -102,31 +107,30 @@ impl Copying {
         Ok(())
     }
 
-    fn wants(&self, path: &Inside, kind: Kind) -> bool {
+    fn is_included(&self, path: &WorkspacePath, kind: PathKind) -> bool {
         let text = path.to_string();
         let excluded = match kind {
-            // All that could be in it, at any depth.
-            Kind::Folder => {
+            // Exclude a folder only if everything in it is excluded, at any depth.
+            PathKind::Folder => {
                 let inner = format!("{text}/\u{1}");
                 self.exclude.matches(&inner) && self.exclude.matches(&format!("{inner}/\u{1}"))
             }
-            Kind::File | Kind::Link => self.exclude.matches(&text),
+            PathKind::File | PathKind::Link => self.exclude.matches(&text),
         };
         !excluded && !self.places.is_hidden(path)
     }
 
-    /// Puts one file of the workspace into the copy, if workers may see it; gives how many bytes it has, and what stands for
-    /// its content.
+    /// Copies one file of the workspace unless it is hidden from agents. Returns its size and fingerprint.
     fn put(
         &self,
         workspace: &Workspace,
-        path: &Inside,
-        kind: Kind,
-        into: Option<&Folder>,
+        path: &WorkspacePath,
+        kind: PathKind,
+        into: Option<&FolderHandle>,
         room: u64,
     ) -> Result<Option<(u64, Fingerprint)>, FileError> {
         let (last, folders) = path.parts().split_last().ok_or(FileError::Missing)?;
-        if kind == Kind::Link {
+        if kind == PathKind::Link {
             let target = workspace.link(path)?;
             if let Some(into) = into {
                 rustix::fs::symlinkat(&target, into.within(folders)?, last)?;
@@ -145,6 +149,6 @@ impl Copying {
     }
 }
 
-fn failed(what: &str, error: &dyn std::fmt::Display) -> NotVerified {
-    NotVerified(format!("the workspace could not be copied: {what}: {error}"))
+fn failed(what: &str, error: &dyn std::fmt::Display) -> VerifyError {
+    VerifyError(format!("the workspace could not be copied: {what}: {error}"))
 }

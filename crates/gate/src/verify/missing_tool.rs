@@ -1,10 +1,10 @@
-//! Tools that a verification did not find in its sandbox. Their absence is not the worker's mistake.
+//! Detects tools that are missing in the sandbox. Their absence is not the agent's fault.
 
-/// How many of the last lines of output may name a missing command; a shell that stops at one prints little after it.
+/// Number of last output lines that may name a missing command; a shell that stops there prints little after it.
 const LAST_LINES: usize = 10;
 
-/// The command or module that a failed verification misses, by what it printed; `None` if the change itself may be at
-/// fault. `added` are the lines that the change adds: a module that they import is the change's own.
+/// Command or module that a failed verification lacks, according to its output; `None` if the change may be at fault.
+/// `added` are the lines that the change adds: a missing module that they import is the change's fault.
 pub(crate) fn missing_tool(output: &str, added: &str) -> Option<String> {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
@@ -21,7 +21,7 @@ fn command(line: &str) -> Option<String> {
     };
     let program = line.split(':').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let shell = matches!(program, "sh" | "bash" | "dash");
-    // A shell says the same of a file that a command reads.
+    // A shell prints the same error for a missing input file, so "No such file" counts only for these.
     let runner =
         matches!(program, "env" | "make" | "xargs" | "time") || program.starts_with("make[");
     let rest = line
@@ -31,7 +31,7 @@ fn command(line: &str) -> Option<String> {
     if let Some(rest) = rest {
         return named(rest);
     }
-    // `npx` and its like would fetch it from a registry.
+    // `npx` and similar tools would download the package.
     let fetched = ["npm error request to ", "npm ERR! request to "];
     if let Some(rest) = fetched.iter().find_map(|start| line.strip_prefix(start)) {
         let (address, why) = rest.split_once(" failed")?;
@@ -43,7 +43,7 @@ fn command(line: &str) -> Option<String> {
 
 /// A module that an interpreter did not find.
 fn module(line: &str, added: &str) -> Option<String> {
-    // `python3 -m NAME`: the interpreter itself says so.
+    // For `python3 -m NAME` the interpreter prints the error.
     if let Some((program, name)) = line.split_once(": No module named ") {
         let program = program.rsplit('/').next().unwrap_or_default();
         if program.starts_with("python") {
@@ -78,7 +78,7 @@ fn package(module: &str) -> &str {
     module.match_indices('/').nth(slashes).map_or(module, |(end, _)| &module[..end])
 }
 
-/// The modules that lines of Python and JavaScript import.
+/// Modules imported by lines of Python and JavaScript.
 fn imports(added: &str) -> Vec<String> {
     let comment = |line: &&str| !line.starts_with('#') && !line.starts_with("//");
     added.lines().map(str::trim_start).filter(comment).flat_map(imports_of_line).collect()
@@ -100,7 +100,7 @@ fn imports_of_line(line: &str) -> Vec<String> {
         if let Some(text) = after.strip_prefix(QUOTES) {
             found.extend(text.split(QUOTES).next().map(str::to_owned));
         } else if word == "from" {
-            // `from a.b import c`: what follows are names in it.
+            // In `from a.b import c`, `c` is not a module.
             let Some((module, _)) = after.split_once(" import ") else { continue };
             found.push(module.trim().to_owned());
             break;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_the_change_itself_are_not_missing_tools() {
+    fn failures_of_the_change_are_not_missing_tools() {
         for output in [
             "",
             "AssertionError: 1 != 2",
@@ -157,7 +157,7 @@ mod tests {
             "dash: 1: cannot open data.txt: No such file or directory",
             "error: key not found",
             "the page was not found",
-            // The change imports it.
+            // The change imports this module.
             "ModuleNotFoundError: No module named 'requestz'",
             "Error: Cannot find module './b'\nimport requestz",
         ] {
@@ -165,9 +165,9 @@ mod tests {
         }
     }
 
-    /// Only what the change imports is its own, not every word in it.
+    /// Only a module that the change imports is its fault, not every module it mentions.
     #[test]
-    fn module_is_the_changes_own_only_if_it_imports_it() {
+    fn missing_module_is_blamed_on_the_change_only_if_imported() {
         let python = |name: &str| format!("ModuleNotFoundError: No module named '{name}'");
         let node = |name: &str| format!("Error: Cannot find module '{name}'");
         for (output, added) in [

@@ -1,4 +1,4 @@
-//! Verification: the project's own tests, run on a copy of the workspace with the drafts in it.
+//! Verification: runs the project's own tests on a copy of the workspace that includes the drafts.
 //!
 //! A known test runner is run twice, the second time with canary tests that must fail, so that a draft cannot forge
 //! the result.
@@ -13,4 +13,6 @@ mod verification;
 mod verifier;
 
 pub use verification::{ChangedFile, Verification};
-pub use verifier::{Job, NamedEnvironment, NotVerified, Ran, Verified, Verifier};
+pub use verifier::{
+    CommandOutcome, NamedEnvironment, Verifier, VerifyError, VerifyJob, VerifyResult,
+};

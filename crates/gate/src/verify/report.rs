@@ -1,13 +1,14 @@
-//! Reports of test runners: each test with its outcome. Their text is hostile: the code under test can write it, too.
+//! Parses the reports of test runners: each test with its outcome. Reports are untrusted, because the code under test
+//! can write to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::runner::Runner;
+use super::runner::TestRunner;
 
-/// What became of a test.
+/// Outcome of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TestOutcome {
@@ -18,67 +19,70 @@ pub(crate) enum TestOutcome {
 
 /// A test in a report.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Test {
+pub(crate) struct ReportedTest {
     pub name: String,
-    /// The file it is in, as the runner names it.
+    /// File that contains the test, as the runner names it.
     pub file: Option<String>,
     pub outcome: TestOutcome,
 }
 
-/// What tells a test from others: its file and its name.
+/// Identifies a test by file and name.
 pub(crate) type TestKey<'a> = (Option<&'a str>, &'a str);
 
-impl Test {
+impl ReportedTest {
     pub(crate) fn key(&self) -> TestKey<'_> {
         (self.file.as_deref(), &self.name)
     }
 }
 
-/// The most tests of a report. Reading them takes time on the host, and the code under test can write any number.
-const MOST_TESTS: usize = 100_000;
+/// Maximum number of tests in a report. The code under test can write any number, and parsing takes time on the host.
+const MAX_TESTS: usize = 100_000;
 
-/// The tests of one run.
+/// Report of one test run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub tests: Vec<Test>,
+pub(crate) struct RunnerReport {
+    pub tests: Vec<ReportedTest>,
 }
 
-impl Report {
-    /// Reads the report of a runner; `None` if it is missing, ends too early or has too many tests.
-    pub(crate) fn read(runner: Runner, bytes: &[u8]) -> Option<Report> {
+impl RunnerReport {
+    /// Parses the report of a runner; `None` if it is invalid, incomplete or has too many tests.
+    pub(crate) fn read(runner: TestRunner, bytes: &[u8]) -> Option<RunnerReport> {
         let text = String::from_utf8_lossy(bytes);
         let report = match runner {
-            Runner::Pytest | Runner::Unittest | Runner::Node => lines(&text),
-            Runner::Jest | Runner::Vitest => jest(&text),
-            Runner::Cargo => cargo(&text),
-            Runner::Go => go(&text),
+            TestRunner::Pytest | TestRunner::Unittest | TestRunner::Node => lines(&text),
+            TestRunner::Jest | TestRunner::Vitest => jest(&text),
+            TestRunner::Cargo => cargo(&text),
+            TestRunner::Go => go(&text),
         };
-        report.filter(|report| report.tests.len() <= MOST_TESTS)
+        report.filter(|report| report.tests.len() <= MAX_TESTS)
     }
 
     /// The first test that failed.
-    pub(crate) fn failed(&self) -> Option<&Test> {
+    pub(crate) fn failed(&self) -> Option<&ReportedTest> {
         self.tests.iter().find(|test| test.outcome == TestOutcome::Failed)
     }
 
-    /// The tests that passed. One with another outcome as well did not: the code under test may have written either.
+    /// Tests that only passed. A test with several outcomes does not count, because the code under test may have
+    /// written any.
     pub(crate) fn passed(&self) -> BTreeSet<TestKey<'_>> {
         let with = |passed: bool| {
             let tests = self.tests.iter();
-            tests.filter(move |test| (test.outcome == TestOutcome::Passed) == passed).map(Test::key)
+            tests
+                .filter(move |test| (test.outcome == TestOutcome::Passed) == passed)
+                .map(ReportedTest::key)
         };
         let others: BTreeSet<TestKey<'_>> = with(false).collect();
         with(true).filter(|key| !others.contains(key)).collect()
     }
 
-    /// How many tests were run, passed or not.
+    /// Number of tests that ran, passed or not.
     pub(crate) fn executed(&self) -> usize {
         self.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped).count()
     }
 }
 
-/// Our own reporters: a line of JSON for each test, and a last one.
-fn lines(text: &str) -> Option<Report> {
+/// Parses the output of our own reporters: a JSON line per test, and a final line.
+fn lines(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut finished = false;
     for line in text.lines() {
@@ -88,11 +92,11 @@ fn lines(text: &str) -> Option<Report> {
             None => tests.push(serde_json::from_value(value).ok()?),
         }
     }
-    finished.then_some(Report { tests })
+    finished.then_some(RunnerReport { tests })
 }
 
-/// Jest's JSON, which Vitest writes as well.
-fn jest(text: &str) -> Option<Report> {
+/// Parses Jest's JSON, which Vitest writes too.
+fn jest(text: &str) -> Option<RunnerReport> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Whole {
@@ -121,29 +125,33 @@ fn jest(text: &str) -> Option<Report> {
                 "failed" => TestOutcome::Failed,
                 _ => TestOutcome::Skipped,
             };
-            tests.push(Test { name: test.full_name, file: Some(name.clone()), outcome });
+            tests.push(ReportedTest { name: test.full_name, file: Some(name.clone()), outcome });
         }
-        // A file that could not be loaded.
+        // The file could not be loaded.
         if none && file.status == "failed" {
-            tests.push(Test { name: name.clone(), file: Some(name), outcome: TestOutcome::Failed });
+            tests.push(ReportedTest {
+                name: name.clone(),
+                file: Some(name),
+                outcome: TestOutcome::Failed,
+            });
         }
     }
-    Some(Report { tests })
+    Some(RunnerReport { tests })
 }
 
-/// What a line of JSON that `cargo` prints begins with.
-const OF_CARGO: &str = "{\"reason\":";
+/// Prefix of the JSON lines that `cargo` prints.
+const CARGO_JSON: &str = "{\"reason\":";
 
-/// What `cargo test` prints: lines of JSON for the programs, `Running tests/a.rs (PROGRAM)`, then `test name ... ok` for each
-/// test.
-fn cargo(text: &str) -> Option<Report> {
+/// Parses the output of `cargo test`: JSON lines for the executables, `Running tests/a.rs (PROGRAM)`, then
+/// `test name ... ok` for each test.
+fn cargo(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut sources = BTreeMap::new();
     let (mut file, mut open) = (None, 0_usize);
     let mut any = false;
     for line in text.lines() {
         let line = line.trim();
-        if line.starts_with(OF_CARGO) {
+        if line.starts_with(CARGO_JSON) {
             let built: Value = serde_json::from_str(line).unwrap_or_default();
             let source = built["target"]["src_path"].as_str();
             if let (Some(program), Some(source)) = (built["executable"].as_str(), source) {
@@ -167,17 +175,17 @@ fn cargo(text: &str) -> Option<Report> {
                 "ignored" => TestOutcome::Skipped,
                 _ => continue,
             };
-            tests.push(Test { name: name.to_owned(), file: file.clone(), outcome });
+            tests.push(ReportedTest { name: name.to_owned(), file: file.clone(), outcome });
         }
     }
-    (any && open == 0).then_some(Report { tests })
+    (any && open == 0).then_some(RunnerReport { tests })
 }
 
 fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// A line of JSON that `go test -json` prints.
+/// A JSON line of `go test -json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Event {
@@ -187,15 +195,15 @@ struct Event {
     output: Option<String>,
 }
 
-/// What a command printed as a person reads it, of what it printed and its report.
-pub(super) fn readable(runner: Runner, mut printed: Vec<u8>, report: Option<&[u8]>) -> Vec<u8> {
+/// Readable output of a command, without or decoded from the report's JSON lines.
+pub(super) fn readable(runner: TestRunner, mut printed: Vec<u8>, report: Option<&[u8]>) -> Vec<u8> {
     match runner {
-        Runner::Cargo => {
+        TestRunner::Cargo => {
             let text = String::from_utf8_lossy(&printed);
-            let lines = text.split_inclusive('\n').filter(|line| !line.starts_with(OF_CARGO));
+            let lines = text.split_inclusive('\n').filter(|line| !line.starts_with(CARGO_JSON));
             lines.collect::<String>().into_bytes()
         }
-        Runner::Go => {
+        TestRunner::Go => {
             for line in String::from_utf8_lossy(report.unwrap_or_default()).split_inclusive('\n') {
                 match serde_json::from_str::<Event>(line) {
                     Ok(event) => printed.extend(event.output.unwrap_or_default().into_bytes()),
@@ -208,8 +216,8 @@ pub(super) fn readable(runner: Runner, mut printed: Vec<u8>, report: Option<&[u8
     }
 }
 
-/// What `go test -json` prints: a line of JSON for each event.
-fn go(text: &str) -> Option<Report> {
+/// Parses the output of `go test -json`: a JSON line per event.
+fn go(text: &str) -> Option<RunnerReport> {
     let mut tests = Vec::new();
     let mut packages: BTreeMap<String, bool> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {
@@ -226,73 +234,81 @@ fn go(text: &str) -> Option<Report> {
             }
         };
         match (event.package, event.test) {
-            (package, Some(name)) => tests.push(Test { name, file: package, outcome }),
+            (package, Some(name)) => tests.push(ReportedTest { name, file: package, outcome }),
             (Some(package), None) => {
                 packages.insert(package, true);
             }
             (None, None) => {}
         }
     }
-    (!packages.is_empty() && packages.values().all(|ended| *ended)).then_some(Report { tests })
+    (!packages.is_empty() && packages.values().all(|ended| *ended))
+        .then_some(RunnerReport { tests })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(runner: Runner, text: &str) -> Option<(usize, usize)> {
-        Report::read(runner, text.as_bytes()).map(|report| (report.tests.len(), report.executed()))
+    fn counts(runner: TestRunner, text: &str) -> Option<(usize, usize)> {
+        RunnerReport::read(runner, text.as_bytes())
+            .map(|report| (report.tests.len(), report.executed()))
     }
 
     #[test]
-    fn test_with_two_outcomes_did_not_pass() {
-        let test = |name: &str, outcome| Test { name: name.into(), file: None, outcome };
+    fn test_with_two_outcomes_does_not_count_as_passed() {
+        let test = |name: &str, outcome| ReportedTest { name: name.into(), file: None, outcome };
         let tests = vec![
             test("a", TestOutcome::Skipped),
             test("a", TestOutcome::Passed),
             test("b", TestOutcome::Passed),
         ];
-        let report = Report { tests };
+        let report = RunnerReport { tests };
         assert_eq!(report.passed().into_iter().collect::<Vec<_>>(), [(None, "b")]);
     }
 
     #[test]
-    fn reports_are_read_and_broken_ones_are_none() {
+    fn reports_are_parsed_and_incomplete_reports_are_rejected() {
         let line = r#"{"name": "a", "file": "a.py", "outcome": "passed"}"#;
         let skipped = line.replace("passed", "skipped");
         let end = r#"{"finished": true}"#;
-        assert_eq!(counts(Runner::Pytest, &format!("{line}\n{skipped}\n{end}\n")), Some((2, 1)));
-        assert_eq!(counts(Runner::Unittest, end), Some((0, 0)));
+        assert_eq!(
+            counts(TestRunner::Pytest, &format!("{line}\n{skipped}\n{end}\n")),
+            Some((2, 1))
+        );
+        assert_eq!(counts(TestRunner::Unittest, end), Some((0, 0)));
         for broken in
             ["", line, "junk\n{\"finished\": true}", "{\"name\": 1}\n{\"finished\": true}"]
         {
-            assert_eq!(counts(Runner::Pytest, broken), None, "{broken}");
+            assert_eq!(counts(TestRunner::Pytest, broken), None, "{broken}");
         }
         let jest = r#"{"testResults": [
             {"name": "/a.test.js", "status": "failed", "assertionResults": [
                 {"fullName": "adds", "status": "passed"}, {"fullName": "x", "status": "pending"}]},
             {"name": "/b.test.js", "status": "failed", "assertionResults": []}]}"#;
-        assert_eq!(counts(Runner::Jest, jest), Some((3, 2)));
-        assert_eq!(counts(Runner::Vitest, "{}"), None);
+        assert_eq!(counts(TestRunner::Jest, jest), Some((3, 2)));
+        assert_eq!(counts(TestRunner::Vitest, "{}"), None);
         let cargo = "{\"reason\":\"compiler-artifact\",\"target\":{\"src_path\":\"/w/src/lib.rs\"},\"executable\":\"/w/d/a-1\"}\n     \
                      Running unittests src/lib.rs (d/a-1)\n\nrunning 2 tests\n\
                      test x::a ... ok\ntest x::b ... ignored, slow\n\ntest result: ok. 1 passed\n";
-        assert_eq!(counts(Runner::Cargo, cargo), Some((2, 1)));
-        let report = Report::read(Runner::Cargo, cargo.as_bytes()).unwrap();
+        assert_eq!(counts(TestRunner::Cargo, cargo), Some((2, 1)));
+        let report = RunnerReport::read(TestRunner::Cargo, cargo.as_bytes()).unwrap();
         assert_eq!(report.tests[0].file.as_deref(), Some("/w/src/lib.rs"));
-        let shown = String::from_utf8(readable(Runner::Cargo, cargo.into(), None)).unwrap();
+        let shown = String::from_utf8(readable(TestRunner::Cargo, cargo.into(), None)).unwrap();
         assert!(shown.starts_with("     Running"), "{shown}");
-        assert_eq!(counts(Runner::Cargo, &cargo.replace("test result: ok. 1 passed", "")), None);
-        assert_eq!(counts(Runner::Cargo, ""), None);
+        assert_eq!(
+            counts(TestRunner::Cargo, &cargo.replace("test result: ok. 1 passed", "")),
+            None
+        );
+        assert_eq!(counts(TestRunner::Cargo, ""), None);
         let go = r#"{"Action":"start","Package":"m/a"}
 {"Action":"run","Package":"m/a","Test":"TestA"}
 {"Action":"pass","Package":"m/a","Test":"TestA","Elapsed":0}
 {"Action":"pass","Package":"m/a","Elapsed":0}"#;
-        assert_eq!(counts(Runner::Go, go), Some((1, 1)));
+        assert_eq!(counts(TestRunner::Go, go), Some((1, 1)));
         let output = "{\"Action\":\"output\",\"Output\":\"ok m\\n\"}\nnot JSON\n";
-        let shown = readable(Runner::Go, b"# m\n".to_vec(), Some(output.as_bytes()));
+        let shown = readable(TestRunner::Go, b"# m\n".to_vec(), Some(output.as_bytes()));
         assert_eq!(shown, b"# m\nok m\nnot JSON\n");
         let early: String = go.lines().take(3).collect::<Vec<_>>().join("\n");
-        assert_eq!(counts(Runner::Go, &early), None);
+        assert_eq!(counts(TestRunner::Go, &early), None);
     }
 }

@@ -1,10 +1,10 @@
-//! Test runners that the gate knows: how each is started, and asked for a report of every test.
+//! Known test runners: how to recognise each and make it report every test.
 
 use crate::pattern::among;
 
 /// A test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Runner {
+pub(crate) enum TestRunner {
     Pytest,
     Unittest,
     Node,
@@ -14,34 +14,34 @@ pub(crate) enum Runner {
     Go,
 }
 
-/// What a command needs to be given for a report.
-pub(super) struct Asking {
-    /// Assignments, each with a space after it.
+/// Additions to a command that make it write a report.
+pub(super) struct ReportArguments {
+    /// Variable assignments, each followed by a space.
     pub environment: String,
-    /// The words are put after this one, or at the end.
+    /// Insert `words` after this word; `None` appends them.
     pub after: Option<&'static str>,
     pub words: Vec<String>,
-    /// The file that gets what the command prints.
+    /// File to redirect the output to.
     pub into: Option<String>,
 }
 
-/// Keeps npm from asking a registry.
+/// Keeps npm from contacting a registry.
 const OFFLINE: &str = "npm_config_offline=true ";
 
-/// The name of the report in its folder.
+/// File name of the report.
 pub(super) const REPORT: &str = "report";
 
-/// Options of `cargo test` with a value in the next word.
+/// Options of `cargo test` that take their value from the next word.
 const CARGO_VALUES: &str = "-p --package --exclude --features -F --test --bin --example --bench \
     --target --target-dir --manifest-path --profile -j --jobs --config --color -Z";
 
-/// Options of Rust's test programs that select no tests.
+/// Options of Rust test executables that do not select tests.
 const RUST_OPTIONS: [&str; 4] =
     ["--include-ignored", "--show-output", "--nocapture", "--no-capture"];
 
-impl Runner {
-    /// The runner that a command starts, if it runs whole files of tests.
-    pub(super) fn of(words: &[String]) -> Option<Runner> {
+impl TestRunner {
+    /// The runner that a command starts, if it runs whole test files.
+    pub(super) fn of(words: &[String]) -> Option<TestRunner> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (first, rest) = words.split_first()?;
         let program = first.rsplit('/').next().unwrap_or_default();
@@ -49,41 +49,43 @@ impl Runner {
         let module = module.and_then(|at| Some((*rest.get(at + 1)?, &rest[at + 2..])));
         let script = rest.iter().position(|word| !word.starts_with('-'));
         let (runner, arguments) = match program {
-            "pytest" | "py.test" => (Runner::Pytest, rest),
+            "pytest" | "py.test" => (TestRunner::Pytest, rest),
             _ if program == "python" || program.starts_with("python3") => match module? {
-                ("pytest", arguments) => (Runner::Pytest, arguments),
-                ("unittest", arguments) => (Runner::Unittest, arguments),
+                ("pytest", arguments) => (TestRunner::Pytest, arguments),
+                ("unittest", arguments) => (TestRunner::Unittest, arguments),
                 _ => return None,
             },
-            "node" if rest.contains(&"--test") => (Runner::Node, rest),
+            "node" if rest.contains(&"--test") => (TestRunner::Node, rest),
             "node" => match rest[script?].rsplit('/').next()? {
-                "jest.js" | "jest" => (Runner::Jest, &rest[script? + 1..]),
-                "vitest.mjs" | "vitest" => (Runner::Vitest, &rest[script? + 1..]),
+                "jest.js" | "jest" => (TestRunner::Jest, &rest[script? + 1..]),
+                "vitest.mjs" | "vitest" => (TestRunner::Vitest, &rest[script? + 1..]),
                 _ => return None,
             },
-            "jest" => (Runner::Jest, rest),
-            "vitest" => (Runner::Vitest, rest),
-            "cargo" if matches!(rest.first(), Some(&("test" | "t"))) => (Runner::Cargo, &rest[1..]),
-            "go" if rest.first() == Some(&"test") => (Runner::Go, &rest[1..]),
+            "jest" => (TestRunner::Jest, rest),
+            "vitest" => (TestRunner::Vitest, rest),
+            "cargo" if matches!(rest.first(), Some(&("test" | "t"))) => {
+                (TestRunner::Cargo, &rest[1..])
+            }
+            "go" if rest.first() == Some(&"test") => (TestRunner::Go, &rest[1..]),
             _ => return None,
         };
         let whole = match runner {
-            Runner::Cargo => runs_all_of_cargo(arguments),
+            TestRunner::Cargo => cargo_runs_all(arguments),
             _ => !arguments.contains(&"--"),
         };
-        let is_refused = |word: &&str| {
+        let is_unsupported = |word: &&str| {
             let name = word.split('=').next().unwrap_or_default();
-            among(name, runner.refused()) || word.contains("::") || runner.selects(word)
+            among(name, runner.unsupported()) || word.contains("::") || runner.selects(word)
         };
-        (whole && !arguments.iter().any(is_refused)).then_some(runner)
+        (whole && !arguments.iter().any(is_unsupported)).then_some(runner)
     }
 
-    /// Whether an argument names a test or a part of its name.
+    /// Whether an argument selects tests by name.
     fn selects(self, word: &str) -> bool {
         match self {
-            Runner::Pytest => word.starts_with("-k"),
+            TestRunner::Pytest => word.starts_with("-k"),
             // A class or a method of a module.
-            Runner::Unittest => {
+            TestRunner::Unittest => {
                 let of_class = |part: &str| part.starts_with(|c: char| c.is_ascii_uppercase());
                 word.starts_with("-k") || !word.contains('/') && word.split('.').any(of_class)
             }
@@ -91,47 +93,47 @@ impl Runner {
         }
     }
 
-    /// Arguments under which a canary test would not run, or the report could not be had.
-    fn refused(self) -> &'static str {
+    /// Arguments with which a canary test would not run or there would be no report.
+    fn unsupported(self) -> &'static str {
         match self {
-            Runner::Pytest => "-m --lf --last-failed --ff --sw --stepwise --co --collect-only",
-            Runner::Unittest => "",
-            Runner::Node => {
+            TestRunner::Pytest => "-m --lf --last-failed --ff --sw --stepwise --co --collect-only",
+            TestRunner::Unittest => "",
+            TestRunner::Node => {
                 "--test-name-pattern --test-only --test-skip-pattern --test-reporter \
                 --test-reporter-destination --watch"
             }
-            Runner::Jest => {
+            TestRunner::Jest => {
                 "-t --testNamePattern -o --onlyChanged --changedSince --findRelatedTests --shard \
                 --watch --watchAll --listTests --json --outputFile"
             }
-            Runner::Vitest => {
+            TestRunner::Vitest => {
                 "-t --testNamePattern --changed --shard --outputFile --watch -w watch dev \
                 related bench list init"
             }
-            Runner::Cargo => "--no-run --doc --message-format",
-            Runner::Go => "-run -skip -list -c -fuzz -exec",
+            TestRunner::Cargo => "--no-run --doc --message-format",
+            TestRunner::Go => "-run -skip -list -c -fuzz -exec",
         }
     }
 
-    /// Whether an argument is left out of a command with a report: it ends the tests at the first failure, or hides them.
+    /// Whether to drop an argument for the report: it stops at the first failure or hides tests.
     pub(super) fn drops(self, word: &str) -> bool {
         let name = word.split('=').next().unwrap_or_default();
         match self {
-            Runner::Jest => ["-b", "--bail"].contains(&name),
-            Runner::Vitest => name == "--bail",
-            Runner::Cargo => among(
+            TestRunner::Jest => ["-b", "--bail"].contains(&name),
+            TestRunner::Vitest => name == "--bail",
+            TestRunner::Cargo => among(
                 name,
                 "-q --quiet -v -vv --verbose --color --nocapture --no-capture --no-fail-fast",
             ),
-            Runner::Go => ["-json", "-failfast"].contains(&name),
-            Runner::Pytest | Runner::Unittest | Runner::Node => false,
+            TestRunner::Go => ["-json", "-failfast"].contains(&name),
+            TestRunner::Pytest | TestRunner::Unittest | TestRunner::Node => false,
         }
     }
 
-    /// What asks for a report. `folder` is where it and its helper are.
-    pub(super) fn report(self, folder: &str) -> Asking {
+    /// Additions for a report. `folder` contains the report and its helper.
+    pub(super) fn report(self, folder: &str) -> ReportArguments {
         let report = format!("{folder}/{REPORT}");
-        let asking = |after: Option<&'static str>, words: &[&str]| Asking {
+        let asking = |after: Option<&'static str>, words: &[&str]| ReportArguments {
             environment: String::new(),
             after,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
@@ -139,17 +141,17 @@ impl Runner {
         };
         let file = format!("--outputFile={report}");
         match self {
-            Runner::Pytest => Asking {
-                // An empty part would be the current folder.
+            TestRunner::Pytest => ReportArguments {
+                // An empty component would mean the current folder.
                 environment: format!(
                     "ASSIZE_REPORT={report} PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}} "
                 ),
                 ..asking(None, &["-p", "assize_pytest_report", "--maxfail=0"])
             },
-            Runner::Unittest => {
+            TestRunner::Unittest => {
                 asking(Some("unittest"), &[&format!("{folder}/unittest_report.py"), &report])
             }
-            Runner::Node => asking(
+            TestRunner::Node => asking(
                 Some("--test"),
                 &[
                     "--test-reporter=spec",
@@ -158,45 +160,47 @@ impl Runner {
                     &format!("--test-reporter-destination={report}"),
                 ],
             ),
-            // Without a network npx would try for a minute to get a missing runner.
-            Runner::Jest => Asking {
+            // Without a network, npx would try for a minute to download a missing runner.
+            TestRunner::Jest => ReportArguments {
                 environment: OFFLINE.to_owned(),
                 ..asking(None, &["--bail=0", "--json", &file])
             },
-            Runner::Vitest => {
+            TestRunner::Vitest => {
                 let words = ["--run", "--bail=0", "--reporter=default", "--reporter=json", &file];
-                Asking { environment: OFFLINE.to_owned(), ..asking(None, &words) }
+                ReportArguments { environment: OFFLINE.to_owned(), ..asking(None, &words) }
             }
-            Runner::Cargo => {
+            TestRunner::Cargo => {
                 let format = "--message-format=json-render-diagnostics";
                 asking(Some("test"), &["--no-fail-fast", "--color=never", format])
             }
-            // More than may be printed.
-            Runner::Go => Asking { into: Some(report), ..asking(Some("test"), &["-json"]) },
+            // The report may exceed the limit on printed output.
+            TestRunner::Go => {
+                ReportArguments { into: Some(report), ..asking(Some("test"), &["-json"]) }
+            }
         }
     }
 
-    /// The file that the report needs in its folder.
+    /// Name and content of the helper file that the report needs.
     pub(super) fn helper(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Runner::Pytest => Some((
+            TestRunner::Pytest => Some((
                 "assize_pytest_report.py",
                 include_str!("../../data/reporters/assize_pytest_report.py"),
             )),
-            Runner::Unittest => Some((
+            TestRunner::Unittest => Some((
                 "unittest_report.py",
                 include_str!("../../data/reporters/unittest_report.py"),
             )),
-            Runner::Node => {
+            TestRunner::Node => {
                 Some(("node_report.mjs", include_str!("../../data/reporters/node_report.mjs")))
             }
-            Runner::Jest | Runner::Vitest | Runner::Cargo | Runner::Go => None,
+            TestRunner::Jest | TestRunner::Vitest | TestRunner::Cargo | TestRunner::Go => None,
         }
     }
 }
 
-/// Whether `cargo test` with these arguments names no test: any word that is no option selects tests by their names.
-fn runs_all_of_cargo(arguments: &[&str]) -> bool {
+/// Whether `cargo test` arguments select no tests: any word that is not an option selects by name.
+fn cargo_runs_all(arguments: &[&str]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if *word == "--" {

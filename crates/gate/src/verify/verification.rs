@@ -1,4 +1,4 @@
-//! Whether a change passes the project's own tests, and whether their result can be relied on.
+//! Runs the project's tests on a change and checks whether their result is reliable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -7,26 +7,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use assize_types::Fingerprint;
 use assize_workspace::Workspace;
 
-use super::canary::{self, Sources};
+use super::canary::{self, TestSources};
 use super::command::{self, TestCommand};
-use super::copy::{Copied, Copying};
+use super::copy::{CopyOptions, WorkspaceCopy};
 use super::missing_tool::missing_tool;
-use super::report::{self, Report, Test};
-use super::runner::{REPORT, Runner};
-use super::verifier::{Job, NamedEnvironment, NotVerified, Ran, Verified, Verifier};
-use crate::contract::Verify;
+use super::report::{self, ReportedTest, RunnerReport};
+use super::runner::{REPORT, TestRunner};
+use super::verifier::{
+    CommandOutcome, NamedEnvironment, Verifier, VerifyError, VerifyJob, VerifyResult,
+};
+use crate::contract::VerifyCommand;
 use crate::diff::Diff;
 use crate::globs::Globs;
 use crate::policy::Policy;
-use crate::reason::{Effect, Reason};
+use crate::reason::{Reason, ReasonEffect};
 
-/// How much of the end of the output is kept.
-const KEPT: usize = 8 << 10;
+/// Bytes kept from the end of the output.
+const MAX_OUTPUT: usize = 8 << 10;
 
-/// The largest file of tests that gets a canary.
-const LARGEST_TEST: u64 = 4 << 20;
+/// Largest test file that gets a canary, in bytes.
+const MAX_TEST_FILE: u64 = 4 << 20;
 
-/// A file of a change that is verified.
+/// A changed file to verify.
 #[derive(Debug, Clone)]
 pub struct ChangedFile {
     pub path: String,
@@ -39,23 +41,23 @@ pub struct ChangedFile {
 #[derive(Debug)]
 pub struct Verification {
     workspace: PathBuf,
-    /// Where copies of the workspace are made.
+    /// Folder for copies of the workspace.
     scratch: PathBuf,
     verifier: Option<Arc<dyn Verifier>>,
-    /// Reports of the tests on unchanged workspaces, by command and files.
-    baselines: Mutex<HashMap<Fingerprint, Arc<Report>>>,
+    /// Test reports of unchanged workspaces, by command and files.
+    baselines: Mutex<HashMap<Fingerprint, Arc<RunnerReport>>>,
 }
 
-/// The result of one command, and what makes it doubtful.
-type Judged = (Verified, Option<String>);
+/// Result of one command, and why it is unreliable, if it is.
+type Judged = (VerifyResult, Option<String>);
 
-/// One command that a change must pass.
+/// Verification of a change with one command.
 struct CommandRun<'a> {
     service: &'a Verification,
-    /// What the name of each copy begins with.
+    /// Name prefix of each copy.
     copy_name: String,
     files: &'a [ChangedFile],
-    how: &'a Verify,
+    how: &'a VerifyCommand,
     policy: &'a Policy,
     python: Option<NamedEnvironment>,
     verifier: Arc<dyn Verifier>,
@@ -71,20 +73,20 @@ impl Verification {
         Verification { workspace, scratch, verifier, baselines: Mutex::default() }
     }
 
-    fn baselines(&self) -> MutexGuard<'_, HashMap<Fingerprint, Arc<Report>>> {
+    fn baselines(&self) -> MutexGuard<'_, HashMap<Fingerprint, Arc<RunnerReport>>> {
         self.baselines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs every command of the policy until one fails; gives the reasons against the change, and the last result.
+    /// Runs every command of the policy until one fails. Returns the reasons against the change and the last result.
     /// Names of copies begin with `verify-{submission}-`.
     pub async fn run(
         &self,
         submission: u64,
         files: &[ChangedFile],
         policy: &Policy,
-    ) -> (Vec<Reason>, Option<Verified>) {
+    ) -> (Vec<Reason>, Option<VerifyResult>) {
         let first = files.first().map_or("", |file| file.path.as_str());
-        let escalate = |message| Reason::of_file(first, Effect::Escalate, "verify", message);
+        let escalate = |message| Reason::of_file(first, ReasonEffect::Escalate, "verify", message);
         let (mut reasons, mut verified) = (Vec::new(), None);
         for how in &policy.verify {
             match self.run_one(submission, files, how, policy).await {
@@ -103,26 +105,26 @@ impl Verification {
                     });
                     return (reasons, Some(done));
                 }
-                Err(NotVerified(why)) => {
-                    reasons.push(escalate(format!("it could not be verified: {why}")));
+                Err(VerifyError(why)) => {
+                    reasons.push(escalate(format!("the change could not be verified: {why}")));
                 }
             }
         }
         (reasons, verified)
     }
 
-    /// Runs one command that the contract or the settings ask for.
+    /// Runs one command of the contract or the settings.
     async fn run_one(
         &self,
         submission: u64,
         files: &[ChangedFile],
-        how: &Verify,
+        how: &VerifyCommand,
         policy: &Policy,
-    ) -> Result<Judged, NotVerified> {
+    ) -> Result<Judged, VerifyError> {
         let most = &policy.verify_most;
         let over = |what: &str, needs: u64, most: u64, setting: &str| {
-            NotVerified(format!(
-                "it needs {needs} {what}, and {most} are allowed (setting `{setting}`)"
+            VerifyError(format!(
+                "the command needs {needs} {what}, but only {most} are allowed (setting `{setting}`)"
             ))
         };
         if how.memory_mb > most.memory_mb {
@@ -133,48 +135,50 @@ impl Verification {
             return Err(over("seconds", how.seconds, most.seconds, "draft.verify_seconds"));
         }
         if let Some(layer) = how.layers.iter().find(|layer| !most.layers.contains(layer)) {
-            return Err(NotVerified(format!(
-                "it needs to see `{layer}`, which is not allowed (setting `draft.verify_layers`)"
+            return Err(VerifyError(format!(
+                "the command needs the folder `{layer}`, which is not allowed (setting `draft.verify_layers`)"
             )));
         }
         if let Some(layer) = how.layers.iter().find(|layer| !Path::new(layer).is_dir()) {
-            return Err(NotVerified(format!("it needs the folder `{layer}`, which is not there")));
+            return Err(VerifyError(format!(
+                "the command needs the folder `{layer}`, which does not exist"
+            )));
         }
         let python = self.python(how, policy)?;
         let verifier = self.verifier.clone();
-        let verifier =
-            verifier.ok_or_else(|| NotVerified("there is no sandbox here".to_owned()))?;
+        let verifier = verifier.ok_or_else(|| VerifyError("no sandbox is available".to_owned()))?;
         let copy_name = format!("verify-{submission}-");
         let run = CommandRun { service: self, copy_name, files, how, policy, python, verifier };
         run.judge().await
     }
 
-    /// The virtual environment of a verification. A contract may name one in the workspace, or one that the settings
-    /// name. The settings hold for all workspaces: a relative path in them means nothing in one without such a folder.
+    /// The virtual environment of a verification. A contract may name one in the workspace or one named by the
+    /// settings. A relative path in the settings is ignored in workspaces without that folder, because the settings
+    /// apply to all.
     fn python(
         &self,
-        how: &Verify,
+        how: &VerifyCommand,
         policy: &Policy,
-    ) -> Result<Option<NamedEnvironment>, NotVerified> {
+    ) -> Result<Option<NamedEnvironment>, VerifyError> {
         let most = &policy.verify_most;
         let full = |path: &str| self.workspace.join(path);
         let applies = |path: &&String| Path::new(path).is_absolute() || full(path).exists();
         let setting = most.python.as_ref().filter(applies);
         let Some(named) = how.python.as_ref().or(setting) else { return Ok(None) };
         let folder = full(named).canonicalize().map_err(|error| {
-            NotVerified(format!("it needs the virtual environment `{named}`: {error}"))
+            VerifyError(format!("the virtual environment `{named}` is not usable: {error}"))
         })?;
         let allowed =
             most.python.iter().chain(&most.layers).filter_map(|p| full(p).canonicalize().ok());
         let inside = self.workspace.canonicalize().is_ok_and(|root| folder.starts_with(root));
         if self.workspace.canonicalize().is_ok_and(|root| root.starts_with(&folder)) {
-            return Err(NotVerified(format!(
-                "the virtual environment `{named}` contains the workspace, and so files that no worker may see"
+            return Err(VerifyError(format!(
+                "the virtual environment `{named}` contains the workspace, including files hidden from agents"
             )));
         }
         if !inside && !allowed.into_iter().any(|allowed| folder.starts_with(allowed)) {
-            return Err(NotVerified(format!(
-                "it needs the virtual environment `{named}`, which is outside the workspace and not allowed \
+            return Err(VerifyError(format!(
+                "the virtual environment `{named}` is outside the workspace and not allowed \
                  (setting `draft.verify_python`)"
             )));
         }
@@ -186,9 +190,9 @@ impl Verification {
 }
 
 impl CommandRun<'_> {
-    /// Runs the command. A known test runner is then run once more with canary tests, and its tests are compared with
-    /// those of the unchanged workspace.
-    async fn judge(&self) -> Result<Judged, NotVerified> {
+    /// Runs the command. A known test runner is run again with canary tests, and its tests are compared with those of
+    /// the unchanged workspace.
+    async fn judge(&self) -> Result<Judged, VerifyError> {
         let drafts = self.files.iter().map(|file| (file.path.clone(), file.after.clone()));
         let mut drafts: BTreeMap<String, Vec<u8>> = drafts.collect();
         let copied = self.copy(drafts.clone()).await?;
@@ -197,21 +201,21 @@ impl CommandRun<'_> {
         let file = |path: &str| text_of(&changed, path);
         let Some(tests) = TestCommand::recognise(&self.how.command, &file) else {
             let ran = self.run(copy, self.how.command.clone(), Vec::new(), None).await?;
-            let evidence = "only the exit code was seen: the command is not a known test runner";
+            let evidence = "only the exit code was checked: the command is not a known test runner";
             return Ok((self.verified(&ran, evidence), None));
         };
         let (ran, report) = self.run_tests(copy, &tests).await?;
         if !ran.passed {
             return Ok((self.verified(&ran, "the tests failed"), None));
         }
-        let unreliable = self.verified(&ran, "the result of the tests is not reliable");
+        let unreliable = self.verified(&ran, "the test result is not reliable");
         let doubted = |why: &str| (unreliable, Some(why.to_owned()));
         let Some(report) = report else {
-            return Ok(doubted("the tests left no complete report"));
+            return Ok(doubted("the test report is missing or incomplete"));
         };
         if let Some(test) = report.failed() {
             let name = assize_types::text::shorten(&test.name, 200);
-            return Ok(doubted(&format!("its report says that `{name}` failed")));
+            return Ok(doubted(&format!("its report lists `{name}` as failed")));
         }
         if report.executed() == 0 {
             return Ok(doubted("no test was run"));
@@ -219,10 +223,10 @@ impl CommandRun<'_> {
         let before = self.report_before(&tests).await?;
         let walk = changed.walk(usize::MAX, &|_, _| true).map_err(|error| not_copied(&error))?;
         let files = walk.files.iter().map(|(path, _)| path.to_string());
-        let sources = Sources::new(tests.runner, files, &file);
+        let sources = TestSources::new(tests.runner, files, &file);
         let canaries = canary::canaries(&report, &sources, &mut fastrand::Rng::new());
         if canaries.is_empty() {
-            return Ok(doubted("no test could be added that must fail"));
+            return Ok(doubted("no canary test could be added"));
         }
         for canary in &canaries {
             let text = file(&canary.file).unwrap_or_default();
@@ -231,7 +235,7 @@ impl CommandRun<'_> {
         let with_canaries = self.copy(drafts).await?;
         let (_, second) = self.run_tests(with_canaries.folder.path(), &tests).await?;
         let changed: BTreeSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
-        let is_unchanged = |test: &Test| {
+        let is_unchanged = |test: &ReportedTest| {
             let file = sources.of([test]).into_keys().next();
             file.is_some_and(|file| !changed.contains(file.as_str()))
         };
@@ -239,23 +243,23 @@ impl CommandRun<'_> {
             return Ok(doubted(&why));
         }
         let evidence = format!(
-            "tests run: {}; tests added that must fail, and did: {}; code and tests shared a process",
+            "tests run: {}; canary tests that failed as required: {}; code and tests shared a process",
             report.executed(),
             canaries.len()
         );
-        // It becomes the unchanged workspace if its drafts are accepted.
+        // The changed workspace is the next baseline if its drafts are accepted.
         self.service.baselines().insert(self.baseline(&copied.fingerprint), Arc::new(report));
         Ok((self.verified(&ran, &evidence), None))
     }
 
-    /// How the workspace is copied, with other content for some files.
-    fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<Copying, NotVerified> {
+    /// Options to copy the workspace with the content of some files replaced.
+    fn copying(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<CopyOptions, VerifyError> {
         let mut exclude = self.how.exclude.clone();
-        // Programs of Node.js find their packages there.
-        if command::is_of_node(&self.how.command) && exclude == Verify::usual_exclude() {
-            exclude.retain(|pattern| pattern != Verify::NODE_MODULES);
+        // Node.js programs need their packages in `node_modules`.
+        if command::is_of_node(&self.how.command) && exclude == VerifyCommand::usual_exclude() {
+            exclude.retain(|pattern| pattern != VerifyCommand::NODE_MODULES);
         }
-        Ok(Copying {
+        Ok(CopyOptions {
             exclude: Globs::new(&exclude).map_err(|error| not_copied(&error))?,
             workspace: self.service.workspace.clone(),
             beside: self.service.scratch.clone(),
@@ -266,10 +270,10 @@ impl CommandRun<'_> {
         })
     }
 
-    /// A copy of the workspace with other content for some files.
-    async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<Copied, NotVerified> {
+    /// Copies the workspace with the content of some files replaced.
+    async fn copy(&self, drafts: BTreeMap<String, Vec<u8>>) -> Result<WorkspaceCopy, VerifyError> {
         let copying = self.copying(drafts)?;
-        // Many files may have to be copied.
+        // Copying many files would block the async runtime.
         let copied = tokio::task::spawn_blocking(move || copying.copy()).await;
         copied.map_err(|error| not_copied(&error))?
     }
@@ -280,34 +284,34 @@ impl CommandRun<'_> {
         command: String,
         files: Vec<(String, &'static str)>,
         report: Option<String>,
-    ) -> Result<Ran, NotVerified> {
+    ) -> Result<CommandOutcome, VerifyError> {
         let python = self.python.as_ref();
-        self.verifier.run(Job { how: self.how, python, copy, command, files, report }).await
+        self.verifier.run(VerifyJob { how: self.how, python, copy, command, files, report }).await
     }
 
-    /// Runs a test command with a report of all its tests.
+    /// Runs a test command with a report of all tests.
     async fn run_tests(
         &self,
         copy: &Path,
         tests: &TestCommand,
-    ) -> Result<(Ran, Option<Report>), NotVerified> {
-        // The code under test cannot know its name beforehand.
+    ) -> Result<(CommandOutcome, Option<RunnerReport>), VerifyError> {
+        // Random, so that the code under test cannot know the folder in advance.
         let folder = format!("/tmp/{:016x}", fastrand::u64(..));
         let (runner, command) = (tests.runner, tests.with_report(&folder));
-        // An empty report makes the folder, which not every runner does.
+        // Writing an empty report creates the folder, which not every runner does.
         let (name, text) = runner.helper().unwrap_or((REPORT, ""));
         let files = vec![(format!("{folder}/{name}"), text)];
         let mut ran = self.run(copy, command, files, Some(format!("{folder}/{REPORT}"))).await?;
-        // It prints its report; the others write a file.
-        let prints = runner == Runner::Cargo;
+        // Cargo prints its report; the other runners write a file.
+        let prints = runner == TestRunner::Cargo;
         let report = if prints { Some(&ran.printed) } else { ran.report.as_ref() };
-        let report = report.and_then(|bytes| Report::read(runner, bytes));
+        let report = report.and_then(|bytes| RunnerReport::read(runner, bytes));
         ran.printed = report::readable(runner, ran.printed, ran.report.as_deref());
         Ok((ran, report))
     }
 
-    /// The tests that are run on the unchanged workspace.
-    async fn report_before(&self, tests: &TestCommand) -> Result<Arc<Report>, NotVerified> {
+    /// Test report of the unchanged workspace.
+    async fn report_before(&self, tests: &TestCommand) -> Result<Arc<RunnerReport>, VerifyError> {
         let copying = self.copying(BTreeMap::new())?;
         let unchanged = tokio::task::spawn_blocking(move || copying.fingerprint()).await;
         let unchanged = unchanged.map_err(|error| not_copied(&error))??;
@@ -315,21 +319,21 @@ impl CommandRun<'_> {
             return Ok(Arc::clone(known));
         }
         let copy = self.copy(BTreeMap::new()).await?;
-        // Where it runs no tests at all, the change brings the first ones.
+        // If the unchanged workspace has no tests, the change adds the first ones.
         let (_, report) = self.run_tests(copy.folder.path(), tests).await?;
         let report = Arc::new(report.unwrap_or_default());
         self.service.baselines().insert(self.baseline(&copy.fingerprint), Arc::clone(&report));
         Ok(report)
     }
 
-    /// What stands for the command and all files of a copy.
+    /// Cache key of the command and all files of a copy.
     fn baseline(&self, copy: &Fingerprint) -> Fingerprint {
         Fingerprint::of(format!("{:?}\n{copy}", self.how))
     }
 
-    fn verified(&self, ran: &Ran, evidence: &str) -> Verified {
-        let start = ran.printed.len().saturating_sub(KEPT);
-        Verified {
+    fn verified(&self, ran: &CommandOutcome, evidence: &str) -> VerifyResult {
+        let start = ran.printed.len().saturating_sub(MAX_OUTPUT);
+        VerifyResult {
             command: self.how.command.clone(),
             passed: ran.passed,
             outcome: ran.outcome.clone(),
@@ -341,27 +345,27 @@ impl CommandRun<'_> {
     }
 }
 
-fn not_copied(error: &dyn std::fmt::Display) -> NotVerified {
-    NotVerified(format!("the workspace could not be copied: {error}"))
+fn not_copied(error: &dyn std::fmt::Display) -> VerifyError {
+    VerifyError(format!("the workspace could not be copied: {error}"))
 }
 
-/// The text of a file of tests.
+/// Content of a test file.
 fn text_of(workspace: &Workspace, file: &str) -> Option<String> {
     let path = workspace.inside(file).ok()?;
-    String::from_utf8(workspace.read(&path, LARGEST_TEST).ok()?.bytes).ok()
+    String::from_utf8(workspace.read(&path, MAX_TEST_FILE).ok()?.bytes).ok()
 }
 
-/// The lines that a change adds.
+/// The lines that a change adds, as one text.
 fn added_lines(files: &[ChangedFile]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let added = |file: &ChangedFile| Diff::between(&text(&file.before), &text(&file.after)).added;
     files.iter().flat_map(added).map(|(_, line)| line + "\n").collect()
 }
 
-/// The reason of a failed command, with the end of its output.
-fn failed(file: &str, done: &Verified) -> Reason {
+/// The reason for a failed command, with the end of its output.
+fn failed(file: &str, done: &VerifyResult) -> Reason {
     let end: Vec<&str> = done.output.lines().rev().take(20).collect();
     let end: Vec<&str> = end.into_iter().rev().collect();
     let message = format!("`{}` failed: {}\n{}", done.command, done.outcome, end.join("\n"));
-    Reason::of_file(file, Effect::Reject, "verify", message).advise("mend what it complains about")
+    Reason::of_file(file, ReasonEffect::Reject, "verify", message).advise("fix the failing check")
 }

@@ -1,4 +1,4 @@
-//! The sandbox of a verification, as the gate asks for it: one command on one copy of the workspace.
+//! Interface to the sandbox that runs one verification command on a copy of the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -6,69 +6,69 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::Verify;
+use crate::contract::VerifyCommand;
 
-/// How a verification went.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Verified {
+pub struct VerifyResult {
     pub command: String,
     pub passed: bool,
-    /// Such as `exit code 1` or `took longer than 120 s`.
+    /// Outcome of the command, such as `exit code 1` or `took longer than 120 s`.
     pub outcome: String,
-    /// The end of what it printed, some kilobytes.
+    /// The last kilobytes of output.
     pub output: String,
-    /// Where it ran.
+    /// Name of the isolation that the command ran in.
     pub isolation: String,
     pub seconds: u64,
-    /// What the result rests on.
+    /// Description of the evidence for the result.
     #[serde(default)]
     pub evidence: String,
 }
 
-/// A verification that could not be had: a person decides.
+/// A verification that could not run, so a reviewer decides.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotVerified(pub String);
+pub struct VerifyError(pub String);
 
-/// A virtual environment that the contract or the settings name for a verification.
+/// Virtual environment that the contract or the settings name for a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedEnvironment {
-    /// As a full path.
+    /// Absolute path of the environment.
     pub path: PathBuf,
-    /// The settings name it, which a repository cannot.
+    /// Whether the settings name it, which a repository cannot influence.
     pub by_settings: bool,
 }
 
-/// One execution of a command on a copy of the workspace.
+/// One command to run on a copy of the workspace.
 #[derive(Debug, Clone)]
-pub struct Job<'a> {
-    /// What the contract or the settings ask for.
-    pub how: &'a Verify,
-    /// The virtual environment that is named for it.
+pub struct VerifyJob<'a> {
+    /// The verification that the contract or the settings require.
+    pub how: &'a VerifyCommand,
+    /// Virtual environment to use.
     pub python: Option<&'a NamedEnvironment>,
-    /// The copy, on this machine.
+    /// Folder of the copy on the host.
     pub copy: &'a Path,
-    /// The command, run by a shell in the copy.
+    /// Shell command, run in the copy.
     pub command: String,
-    /// Files to put into the sandbox first, by their full path there.
+    /// Files to write into the sandbox first, by absolute path.
     pub files: Vec<(String, &'static str)>,
-    /// A file in the sandbox that is read afterwards.
+    /// File in the sandbox to read afterwards.
     pub report: Option<String>,
 }
 
-/// How an execution went.
+/// Result of one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// It exited with 0.
+pub struct CommandOutcome {
+    /// Whether the command exited with 0.
     pub passed: bool,
-    /// Such as `exit code 1` or `took longer than 120 s`.
+    /// Outcome of the command, such as `exit code 1` or `took longer than 120 s`.
     pub outcome: String,
-    /// What it printed, as much as is allowed.
+    /// Output, up to the limit.
     pub printed: Vec<u8>,
-    /// Where it ran.
+    /// Name of the isolation that the command ran in.
     pub isolation: String,
     pub seconds: u64,
-    /// What is in the report; `None` if there is none.
+    /// Content of the report file; `None` if it does not exist.
     pub report: Option<Vec<u8>>,
 }
 
@@ -76,5 +76,5 @@ pub struct Ran {
 #[async_trait]
 pub trait Verifier: std::fmt::Debug + Send + Sync {
     /// Runs a command on a copy of the workspace.
-    async fn run(&self, job: Job<'_>) -> Result<Ran, NotVerified>;
+    async fn run(&self, job: VerifyJob<'_>) -> Result<CommandOutcome, VerifyError>;
 }

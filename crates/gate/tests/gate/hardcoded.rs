@@ -1,9 +1,9 @@
-//! Paths of one machine, by rule, and paths that every system has.
+//! Machine-specific paths are found by rule, and paths that every system has are accepted.
 
 use assize_gate::FileKind;
-use assize_gate::hardcoded::{HardCoded, PathScanner};
+use assize_gate::hardcoded::{MachinePath, PathScanner};
 
-fn in_line(line: &str, kind: FileKind) -> Vec<HardCoded> {
+fn in_line(line: &str, kind: FileKind) -> Vec<MachinePath> {
     PathScanner::get().unwrap().in_line(line, kind)
 }
 
@@ -12,7 +12,7 @@ fn rules(line: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn paths_of_one_machine_are_found() {
+fn machine_specific_paths_are_found_by_rule() {
     for (rule, lines) in [
         (
             "home-folder",
@@ -118,7 +118,7 @@ fn paths_of_one_machine_are_found() {
 }
 
 #[test]
-fn what_every_system_has_or_a_program_looks_up_is_fine() {
+fn system_paths_and_paths_resolved_at_run_time_are_accepted() {
     for line in [
         "#!/usr/bin/env python3",
         "#!/bin/sh",
@@ -224,7 +224,7 @@ fn what_every_system_has_or_a_program_looks_up_is_fine() {
 }
 
 #[test]
-fn tests_may_use_temporary_folders_and_lines_may_say_that_a_path_stays() {
+fn test_temp_folders_are_accepted_and_allow_comments_are_marked() {
     for line in ["open('/tmp/x')", r"'C:\Temp\x'", "file:///tmp/x", "/var/folders/a/b"] {
         assert_eq!(in_line(line, FileKind::Test), [], "{line}");
     }
@@ -240,13 +240,13 @@ fn tests_may_use_temporary_folders_and_lines_may_say_that_a_path_stays() {
 }
 
 #[test]
-fn what_is_an_example_or_a_containers_own_is_fine() {
+fn example_paths_and_container_paths_are_accepted() {
     let prose = |line: &str| in_line(line, FileKind::Prose).len();
     assert_eq!(prose("Put it into /Users/you/projects, or write to /tmp/out.json."), 0);
     assert_eq!(prose("It is in /Users/ann/projects."), 1);
     assert_eq!(in_line("COPY . /home/app/src", FileKind::Container), []);
     assert_eq!(in_line("<Link to=\"/home/settings\">", FileKind::Code), []);
-    // A word elsewhere in the line excuses nothing.
+    // A word elsewhere in the line does not make a path acceptable.
     assert_eq!(
         in_line("rows = open(\"/home/alice/data.csv\")  # fetch rows", FileKind::Code).len(),
         1

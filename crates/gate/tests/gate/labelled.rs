@@ -1,17 +1,17 @@
-//! Labelled corpora of paths and lines: what the gate makes of each.
+//! The gate's checks agree with the labels of the corpora of paths and lines.
 
 use std::path::Path;
 
-use assize_gate::corpus::{self, Case};
-use assize_gate::{Change, FileKind, Policy, check, hidden_text};
-use assize_workspace::Inside;
+use assize_gate::corpus::{self, CorpusCase};
+use assize_gate::{FileKind, Policy, ProposedChange, check, hidden_text};
+use assize_workspace::WorkspacePath;
 
-/// The rules that speak against a new file.
+/// Rules of the reasons against a new file.
 fn rules(path: &str, text: &str) -> Vec<String> {
     let policy = Policy::default();
     let places = policy.places().unwrap();
-    let inside = Inside::read(path, Path::new("/")).unwrap();
-    let change = Change::new_file(inside, text);
+    let inside = WorkspacePath::read(path, Path::new("/")).unwrap();
+    let change = ProposedChange::new_file(inside, text);
     let found = check(&change, &policy, &places).unwrap();
     found.into_iter().map(|reason| reason.rule).collect()
 }
@@ -19,7 +19,7 @@ fn rules(path: &str, text: &str) -> Vec<String> {
 #[test]
 fn files_are_protected_or_hidden_by_path() {
     let mut wrong = Vec::new();
-    for Case { number, label, path, text, .. } in corpus::files().unwrap() {
+    for CorpusCase { number, label, path, text, .. } in corpus::files().unwrap() {
         let found = rules(path, &text);
         let has = |rule: &str| found.iter().any(|found| found == rule);
         let is = match () {
@@ -38,7 +38,7 @@ fn files_are_protected_or_hidden_by_path() {
 #[test]
 fn hidden_characters_are_found_with_their_column() {
     let mut wrong = Vec::new();
-    for Case { number, label, path, text, .. } in corpus::hidden().unwrap() {
+    for CorpusCase { number, label, path, text, .. } in corpus::hidden().unwrap() {
         let (rule, column) = label.split_once(' ').unwrap();
         let found = hidden_text::in_line(&text, false, FileKind::of(path));
         let first = found.first().map(|found| (found.rule, found.column.to_string()));

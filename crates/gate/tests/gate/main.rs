@@ -1,6 +1,6 @@
 //! The gate's checks on its labelled corpora.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod hardcoded;
 mod labelled;

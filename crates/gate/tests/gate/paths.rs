@@ -1,12 +1,12 @@
-//! Paths of one machine are found, and paths that every system has are left alone.
+//! Machine-specific paths are found, and paths that every system has are accepted.
 
-#![expect(clippy::print_stdout, reason = "the figures are what the test is for")]
+#![expect(clippy::print_stdout, reason = "the test prints the measured figures")]
 
 use assize_gate::FileKind;
-use assize_gate::corpus::{self, Case};
+use assize_gate::corpus::{self, CorpusCase};
 use assize_gate::hardcoded::PathScanner;
 
-/// What the gate does with a line.
+/// Outcome for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     Accept,
@@ -26,7 +26,7 @@ fn label(line: &str, kind: FileKind) -> Label {
 #[test]
 fn precision_and_recall_of_machine_paths() {
     let (mut right, mut wrong, mut false_alarms, mut found, mut missed) = (0, Vec::new(), 0, 0, 0);
-    for Case { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
+    for CorpusCase { number, label: expected, path, text, .. } in corpus::paths().unwrap() {
         let expected = match expected {
             "accept" => Label::Accept,
             "escalate" => Label::Escalate,

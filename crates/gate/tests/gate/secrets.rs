@@ -1,26 +1,26 @@
-//! Keys are found where they stand, and little else is taken for one.
+//! Precision and recall of the secret scanner, and its robustness against odd input.
 
 #![expect(clippy::print_stdout, reason = "the numbers are what the test is for")]
 
 use assize_gate::FileKind;
-use assize_gate::corpus::{self, Case};
+use assize_gate::corpus::{self, CorpusCase};
 use assize_gate::hardcoded::PathScanner;
-use assize_gate::secrets::{ALLOWED, Secret, SecretScanner};
+use assize_gate::secrets::{ALLOWED, FoundSecret, SecretScanner};
 use proptest::prelude::*;
 
 /// A line or a text of the corpus.
 struct Labelled {
-    case: Case,
-    /// The kind of file it is in.
+    case: CorpusCase,
+    /// Kind of the file that contains it.
     kind: FileKind,
-    /// It holds a secret, found by this rule; any will do for `-`.
+    /// Rule that should find a secret in it; `-` for any rule, `None` without a secret.
     key: Option<&'static str>,
-    /// It was left out while the rules were improved.
+    /// Not used while the rules were improved.
     held_out: bool,
 }
 
 fn labelled() -> Vec<Labelled> {
-    let of = |case: Case| Labelled {
+    let of = |case: CorpusCase| Labelled {
         kind: FileKind::of(case.path),
         key: (case.label != corpus::NO_SECRET).then_some(case.label),
         held_out: case.index % 3 == 2,
@@ -29,17 +29,17 @@ fn labelled() -> Vec<Labelled> {
     corpus::secrets().unwrap().into_iter().map(of).collect()
 }
 
-fn in_line(line: &str, kind: FileKind) -> Vec<Secret> {
+fn in_line(line: &str, kind: FileKind) -> Vec<FoundSecret> {
     SecretScanner::get().unwrap().in_line(line, kind)
 }
 
-/// The secrets in a text that is new.
-fn in_text(text: &str, kind: FileKind) -> Vec<Secret> {
+/// Finds secrets in an entirely new text.
+fn in_text(text: &str, kind: FileKind) -> Vec<FoundSecret> {
     let found = SecretScanner::get().unwrap().in_text(text, kind, |_| true);
     found.into_iter().map(|(_, secret)| secret).collect()
 }
 
-/// How many lines were told right, and wrong.
+/// Number of true and false positives and negatives.
 #[derive(Default)]
 struct Counts {
     found: usize,
@@ -72,7 +72,7 @@ impl Counts {
 
     fn print(&self, name: &str) {
         println!(
-            "{name:>9}: precision {:.3}, recall {:.3}; {} found, {} missed, {} false alarms, {} rightly passed",
+            "{name:>9}: precision {:.3}, recall {:.3}; {} found, {} missed, {} false alarms, {} correctly accepted",
             self.precision(),
             self.recall(),
             self.found,
@@ -83,7 +83,7 @@ impl Counts {
     }
 }
 
-/// How many lines of the corpus are known to be missed, and how many to be found by another rule than their label.
+/// Known numbers of secrets that are missed, and of secrets found by another rule than their label.
 const KNOWN_MISSES: usize = 3;
 const BY_ANOTHER_RULE: usize = 18;
 
@@ -115,14 +115,17 @@ fn precision_and_recall_on_the_labelled_corpus() {
     Counts::of(lines.iter().filter(|line| line.held_out)).print("held out");
     all.print("all");
     assert!(all.found + all.missed >= 690 && all.alarms + all.plain >= 800);
-    // What is missed is printed above; a change may find more of it, and not less.
-    assert!(all.missed <= KNOWN_MISSES, "{} are missed", all.missed);
-    assert!(by_another_rule <= BY_ANOTHER_RULE, "{by_another_rule} are found by another rule");
+    // Misses are printed above; a change may reduce their number but not increase it.
+    assert!(all.missed <= KNOWN_MISSES, "{} secrets are missed", all.missed);
+    assert!(
+        by_another_rule <= BY_ANOTHER_RULE,
+        "{by_another_rule} secrets are found by another rule"
+    );
     assert_eq!(all.alarms, 0);
 }
 
 #[test]
-fn password_is_found_beside_other_words_of_its_statement() {
+fn password_is_found_next_to_other_words_of_its_statement() {
     let has_password = |line: &str| !in_line(line, FileKind::Code).is_empty();
     for line in [
         r#"create_user(is_admin=True, password="hunter2")"#,
@@ -145,7 +148,7 @@ fn password_is_found_beside_other_words_of_its_statement() {
     ] {
         assert!(!in_line(line, FileKind::of(path)).is_empty(), "{line}");
     }
-    // The word that the name belongs to makes it something else.
+    // The qualifying word makes the name something other than a password.
     for line in [
         r#"errors["password"] = "weak""#,
         r#"{ type: "password", value: "Anmelden" }"#,
@@ -164,7 +167,7 @@ fn password_is_found_beside_other_words_of_its_statement() {
     }
 }
 
-/// Every text of several lines, or in an encoding, by itself.
+/// Scans every multi-line or encoded text separately.
 #[test]
 fn multi_line_and_encoded_secrets_are_found() {
     let mut texts = labelled();
@@ -225,9 +228,9 @@ fn names_with_a_token_are_recognised() {
     }
 }
 
-/// Otherwise a scanner that looks over this repository finds what this one is tried on.
+/// Otherwise secret scanners would report this repository.
 #[test]
-fn the_corpus_itself_holds_no_key_of_a_providers_form() {
+fn unexpanded_corpus_contains_no_key_in_a_known_format() {
     for line in corpus::undrawn() {
         let mut found = in_line(line, FileKind::Code);
         let by_place = ["assigned-", "command-line-", "login-", "pgpass"];
@@ -237,7 +240,7 @@ fn the_corpus_itself_holds_no_key_of_a_providers_form() {
 }
 
 #[test]
-fn no_more_than_four_characters_are_shown() {
+fn masked_secret_shows_at_most_four_characters() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
         for secret in in_text(&line.case.text, line.kind) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
@@ -247,7 +250,7 @@ fn no_more_than_four_characters_are_shown() {
 }
 
 #[test]
-fn a_line_may_say_that_it_stays() {
+fn secret_with_an_allow_comment_is_marked_as_allowed() {
     for line in labelled().iter().filter(|line| line.key.is_some()) {
         let text = line.case.text.replace('\n', &format!(" # {ALLOWED}\n"));
         let found = in_text(&format!("{text} # {ALLOWED}"), line.kind);
@@ -255,10 +258,10 @@ fn a_line_may_say_that_it_stays() {
     }
 }
 
-/// That these end is all that is asked here; how fast they do is for a benchmark. Of the names in such a line
-/// only the first thousand are looked at, and only so many findings told; forms are looked for in all of it.
+/// Checks only that the scan terminates; speed is for a benchmark. The scanner examines the first thousand names of a
+/// line and limits the findings, but searches the whole line for known formats.
 #[test]
-fn a_line_of_a_megabyte_is_looked_through() {
+fn line_of_a_megabyte_is_scanned() {
     let size = 1 << 20;
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     let far_apart = format!("{}password=", "x1".repeat(500));
@@ -269,9 +272,9 @@ fn a_line_of_a_megabyte_is_looked_through() {
     }
 }
 
-/// Many lines of what opens a statement and never ends it.
+/// Many lines that start a statement and never end it.
 #[test]
-fn text_of_many_open_statements_is_looked_through() {
+fn text_with_many_unfinished_statements_is_scanned() {
     let key = ["ghp", "_R2d9Kf83mQpL0xVbT6yWzA1sJ4uHcNe7Gi5o"].concat();
     for piece in [
         "\"a\" +\n",
@@ -300,13 +303,13 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(line in "\\PC{0,200}") {
+    fn any_line_is_scanned_without_a_panic(line in "\\PC{0,200}") {
         in_line(&line, FileKind::Config);
         PathScanner::get().unwrap().in_line(&line, FileKind::Code);
     }
 
     #[test]
-    fn no_value_is_too_odd(value in "\\PC{0,40}", middle in 0usize..8) {
+    fn any_password_value_is_masked_to_four_characters(value in "\\PC{0,40}", middle in 0usize..8) {
         let middle = [" = \"", ": '", "=", "://u:", "\": \"", " Bearer ", "(\"", " "][middle];
         for secret in in_line(&format!("password{middle}{value}\"@x"), FileKind::Config) {
             let shown = secret.masked.split('…').next().unwrap_or_default();
@@ -314,9 +317,9 @@ proptest! {
         }
     }
 
-    /// A placeholder has little besides its words; a key has chance, whatever words it happens to have.
+    /// Little remains of a placeholder without its words; a key stays random whatever words it happens to contain.
     #[test]
-    fn a_word_of_a_placeholder_inside_a_key_hides_nothing(
+    fn key_that_contains_a_placeholder_word_is_found(
         before in "[A-Za-z0-9]{16}", after in "[A-Za-z0-9]{16}", word in 0usize..6
     ) {
         let word = ["xxxx", "fake", "Todo", "Test", "abcd", "1234"][word];

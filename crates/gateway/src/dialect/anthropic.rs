@@ -1,26 +1,26 @@
-//! Anthropic's Messages API.
+//! Adapter for Anthropic's Messages API.
 
 use std::borrow::Cow;
 
-use assize_llm::{Message, ModelError, Request, Stop, ToolCall, ToolResult};
+use assize_llm::{ModelError, ModelRequest, PromptMessage, StopReason, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
-    breakpoint, broken_off, described, is_false, native_schema, parse, prompted, schema,
-    too_many_calls,
+    Decoder, EncodedRequest, MOST_CALLS, OutgoingRequest, ProviderReply, StreamDelta,
+    arguments_from_text, arguments_object, breakpoint, broken_off, described, is_false,
+    native_schema, parse, prompted, schema, too_many_calls,
 };
 use crate::failure;
 
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// The provider takes four breakpoints; one is for the transcript.
+/// Cache breakpoints for blocks. The provider accepts four; one is for the transcript.
 const BLOCK_BREAKPOINTS: usize = 3;
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct RequestBody<'a> {
     model: &'a str,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,37 +45,37 @@ struct Turn<'a> {
 #[derive(Serialize)]
 struct Part<'a> {
     #[serde(flatten)]
-    said: Said<'a>,
+    content: PartContent<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Value>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Said<'a> {
+enum PartContent<'a> {
     Text { text: &'a str },
     ToolUse { id: &'a str, name: &'a str, input: Cow<'a, Value> },
     ToolResult { tool_use_id: &'a str, content: &'a str, is_error: bool },
 }
 
-impl<'a> From<Said<'a>> for Part<'a> {
-    fn from(said: Said<'a>) -> Part<'a> {
-        Part { said, cache_control: None }
+impl<'a> From<PartContent<'a>> for Part<'a> {
+    fn from(content: PartContent<'a>) -> Part<'a> {
+        Part { content, cache_control: None }
     }
 }
 
-pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
-    let Outgoing { endpoint, facts, request, manner } = outgoing;
+pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
+    let OutgoingRequest { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::ANTHROPIC));
     let schema_enforced = format.is_some();
     let request = prompted(request, schema_enforced);
     let messages = request.prompt.messages();
-    let body = Wanted {
+    let body = RequestBody {
         model: &endpoint.model,
         max_tokens: request.max_tokens,
-        // The provider's scale ends at 1.
+        // The provider's maximum is 1.
         temperature: manner.temperature.then_some(request.temperature.min(1.0)),
         system: system(&request),
         tools: request.tools.iter().map(|tool| described(tool, "input_schema")).collect(),
@@ -84,10 +84,10 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
             .map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
         stream: manner.stream,
     };
-    Encoded::new(endpoint, "/v1/messages".into(), &body, schema_enforced)
+    EncodedRequest::new(endpoint, "/v1/messages".into(), &body, schema_enforced)
 }
 
-fn system(request: &Request) -> Vec<Part<'_>> {
+fn system(request: &ModelRequest) -> Vec<Part<'_>> {
     let mut parts = texts(request.prompt.blocks.iter().map(|block| &*block.text));
     for part in parts.iter_mut().rev().take(BLOCK_BREAKPOINTS) {
         part.cache_control = Some(breakpoint());
@@ -95,15 +95,15 @@ fn system(request: &Request) -> Vec<Part<'_>> {
     parts
 }
 
-fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
+fn turns<'a>(messages: &'a [PromptMessage<'a>]) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'_>> = Vec::new();
-    // Where the transcript ends: the turn and the part in it.
+    // End of the transcript: index of the turn, and of the part in it.
     let mut end_of_transcript = None;
     for message in messages {
         let (role, content, stable) = match message {
-            Message::User { results, parts, stable } => {
+            PromptMessage::User { results, parts, stable } => {
                 let result = |result: &&'a ToolResult| {
-                    Part::from(Said::ToolResult {
+                    Part::from(PartContent::ToolResult {
                         tool_use_id: &result.call_id,
                         content: &result.content,
                         is_error: result.failed,
@@ -115,12 +115,16 @@ fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
                 content.extend(texts(parts[*stable..].iter().copied()));
                 ("user", content, stable_parts)
             }
-            Message::Assistant { text, calls } => {
-                // White space at the end of a turn of its own is refused, too.
+            PromptMessage::Assistant { text, calls } => {
+                // The provider rejects trailing white space in an assistant turn.
                 let mut content = texts([text.trim_end()].into_iter());
                 content.extend(calls.iter().map(|call| {
                     let ToolCall { id, name, arguments, .. } = call;
-                    Part::from(Said::ToolUse { id, name, input: arguments_object(arguments) })
+                    Part::from(PartContent::ToolUse {
+                        id,
+                        name,
+                        input: arguments_object(arguments),
+                    })
                 }));
                 let stable_parts = content.len();
                 ("assistant", content, stable_parts)
@@ -140,9 +144,12 @@ fn turns<'a>(messages: &'a [Message<'a>]) -> Vec<Turn<'a>> {
     turns
 }
 
-/// Text parts; a text without a visible character is refused, and left out.
+/// Text parts. Blank texts are omitted, because the provider rejects them.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Part<'a>> {
-    texts.filter(|text| !text.trim().is_empty()).map(|text| Said::Text { text }.into()).collect()
+    texts
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| PartContent::Text { text }.into())
+        .collect()
 }
 
 #[derive(Deserialize)]
@@ -166,12 +173,12 @@ enum Content {
         #[serde(default)]
         input: Value,
     },
-    /// Thinking and whatever else the provider adds: no part of the answer.
+    /// Thinking and other content that is not part of the answer.
     #[serde(other)]
     Other,
 }
 
-/// The provider leaves cached tokens out of `input_tokens`.
+/// Token counts. `input_tokens` does not include cached tokens.
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(default)]
 struct Tokens {
@@ -182,7 +189,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Takes over what a later event states anew.
+    /// Overwrites the counts that a later event contains.
     fn update(&mut self, later: Tokens) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_creation_input_tokens =
@@ -204,19 +211,19 @@ impl Tokens {
     }
 }
 
-fn stop(reason: Option<&str>) -> Stop {
+fn stop(reason: Option<&str>) -> StopReason {
     match reason {
-        Some("tool_use") => Stop::ToolUse,
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::MaxTokens,
-        Some("refusal") => Stop::Refused,
-        _ => Stop::End,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,
+        Some("refusal") => StopReason::Refused,
+        _ => StopReason::End,
     }
 }
 
-pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+pub(super) fn decode(body: &[u8]) -> Result<ProviderReply, ModelError> {
     let body: Body = parse(body)?;
     let (stop, usage) = (stop(body.stop_reason.as_deref()), body.usage.usage());
-    let mut reply = Reply { stop, usage, model: body.model, ..Reply::default() };
+    let mut reply = ProviderReply { stop, usage, model: body.model, ..ProviderReply::default() };
     for content in body.content {
         match content {
             Content::Text { text } => reply.text.push_str(&text),
@@ -283,17 +290,17 @@ enum Piece {
 }
 
 #[derive(Default)]
-pub(super) struct Stream {
-    reply: Reply,
-    /// Index of the content block, the call, and its arguments as they come.
+pub(super) struct AnthropicStream {
+    reply: ProviderReply,
+    /// Index of the content block, the call, and its arguments received so far.
     calls: Vec<(u64, ToolCall, String)>,
     tokens: Tokens,
     stop_reason: Option<String>,
     ended: bool,
 }
 
-impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
+impl Decoder for AnthropicStream {
+    fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError> {
         match parse(data.as_bytes())? {
             Event::MessageStart { message } => {
                 self.reply.model = message.model;
@@ -311,16 +318,16 @@ impl Decoder for Stream {
             }
             Event::ContentBlockDelta { delta: Piece::TextDelta { text }, .. } => {
                 self.reply.text.push_str(&text);
-                return Ok(Growth::of(text, false));
+                return Ok(StreamDelta::of(text, false));
             }
             Event::ContentBlockDelta { index, delta: Piece::InputJsonDelta { partial_json } } => {
                 if let Some((_, _, json)) = self.calls.iter_mut().find(|(i, ..)| *i == index) {
                     json.push_str(&partial_json);
                 }
-                return Ok(Growth::Hidden);
+                return Ok(StreamDelta::Hidden);
             }
             Event::ContentBlockDelta { delta: Piece::ThinkingDelta, .. } => {
-                return Ok(Growth::Hidden);
+                return Ok(StreamDelta::Hidden);
             }
             Event::MessageDelta { delta, usage } => {
                 self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
@@ -330,10 +337,10 @@ impl Decoder for Stream {
             Event::Error { error } => return Err(failure::in_stream(&error)),
             Event::ContentBlockStart { .. } | Event::ContentBlockDelta { .. } | Event::Other => {}
         }
-        Ok(Growth::Nothing)
+        Ok(StreamDelta::Nothing)
     }
 
-    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError> {
         if !self.ended {
             return Err(broken_off());
         }
@@ -345,6 +352,6 @@ impl Decoder for Stream {
         });
         let stop = stop(self.stop_reason.as_deref());
         let usage = self.tokens.usage();
-        Ok(Reply { tool_calls: tool_calls.collect(), stop, usage, ..self.reply })
+        Ok(ProviderReply { tool_calls: tool_calls.collect(), stop, usage, ..self.reply })
     }
 }

@@ -1,20 +1,20 @@
-//! Google's Gemini API.
+//! Adapter for Google's Gemini API.
 
-use assize_llm::{Message, ModelError, Stop, ToolCall};
+use assize_llm::{ModelError, PromptMessage, StopReason, ToolCall};
 use assize_types::Usage;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, described, malformed,
-    native_schema, parse, prompted, schema,
+    Decoder, EncodedRequest, OutgoingRequest, ProviderReply, StreamDelta, arguments_object,
+    broken_off, described, malformed, native_schema, parse, prompted, schema,
 };
 use crate::failure;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Wanted<'a> {
+struct RequestBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Instruction<'a>>,
     contents: Vec<Turn<'a>>,
@@ -37,18 +37,18 @@ struct Config {
 
 #[derive(Serialize)]
 struct Instruction<'a> {
-    parts: Vec<Said<'a>>,
+    parts: Vec<RequestPart<'a>>,
 }
 
 #[derive(Serialize)]
 struct Turn<'a> {
     role: &'static str,
-    parts: Vec<Said<'a>>,
+    parts: Vec<RequestPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-enum Said<'a> {
+enum RequestPart<'a> {
     Text {
         text: &'a str,
     },
@@ -62,8 +62,8 @@ enum Said<'a> {
     },
 }
 
-pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
-    let Outgoing { endpoint, facts, request, manner } = outgoing;
+pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
+    let OutgoingRequest { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner)
         .filter(|_| facts.native_schema)
         .and_then(|schema| schema::fit(&schema.value, &schema::GOOGLE));
@@ -71,10 +71,11 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     let request = prompted(request, schema_enforced);
     let messages = request.prompt.messages();
     let blocks = request.prompt.blocks.iter().filter(|block| !block.text.is_empty());
-    let system: Vec<Said<'_>> = blocks.map(|block| Said::Text { text: &block.text }).collect();
+    let system: Vec<RequestPart<'_>> =
+        blocks.map(|block| RequestPart::Text { text: &block.text }).collect();
     let declarations = request.tools.iter().map(|tool| described(tool, "parametersJsonSchema"));
     let declarations: Vec<Value> = declarations.collect();
-    let body = Wanted {
+    let body = RequestBody {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: messages.iter().map(turn).collect(),
         tools: match declarations.is_empty() {
@@ -90,10 +91,10 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     };
     let verb = if manner.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
     let path = format!("/models/{}:{verb}", path_segment(&endpoint.model));
-    Encoded::new(endpoint, path, &body, schema_enforced)
+    EncodedRequest::new(endpoint, path, &body, schema_enforced)
 }
 
-/// A name as one segment of a path: it cannot lead elsewhere.
+/// Escapes a name as one path segment, so that it cannot change the path of the URL.
 fn path_segment(name: &str) -> String {
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
     const WITHOUT_DOTS: &AsciiSet = &ESCAPED.remove(b'.');
@@ -101,20 +102,20 @@ fn path_segment(name: &str) -> String {
     utf8_percent_encode(name, if dots { ESCAPED } else { WITHOUT_DOTS }).to_string()
 }
 
-fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {
+fn turn<'a>(message: &'a PromptMessage<'a>) -> Turn<'a> {
     match message {
-        Message::User { results, parts, .. } => {
+        PromptMessage::User { results, parts, .. } => {
             let results = results.iter().map(|result| {
                 let key = if result.failed { "error" } else { "output" };
                 let response = json!({"name": result.name, "response": {key: result.content}});
-                Said::Result { function_response: response }
+                RequestPart::Result { function_response: response }
             });
-            let texts = parts.iter().map(|text| Said::Text { text });
+            let texts = parts.iter().map(|text| RequestPart::Text { text });
             Turn { role: "user", parts: results.chain(texts).collect() }
         }
-        Message::Assistant { text, calls } => {
-            let text = (!text.is_empty()).then_some(Said::Text { text });
-            let calls = calls.iter().map(|call| Said::Call {
+        PromptMessage::Assistant { text, calls } => {
+            let text = (!text.is_empty()).then_some(RequestPart::Text { text });
+            let calls = calls.iter().map(|call| RequestPart::Call {
                 function_call: json!({"name": call.name, "args": arguments_object(&call.arguments)}),
                 thought_signature: call.signature.as_deref(),
             });
@@ -123,7 +124,7 @@ fn turn<'a>(message: &'a Message<'a>) -> Turn<'a> {
     }
 }
 
-/// A whole answer, and each piece of a streamed one.
+/// A whole response, or one event of a streamed one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
@@ -172,7 +173,7 @@ struct Feedback {
     block_reason: Option<String>,
 }
 
-/// Thoughts are charged as output and left out of the candidates' count.
+/// Token counts. Thoughts are charged as output, but not included in the candidates' count.
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "camelCase", default)]
 struct Tokens {
@@ -195,22 +196,22 @@ impl Tokens {
     }
 }
 
-pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
-    let mut stream = Box::<Stream>::default();
-    stream.take(parse(body)?)?;
+pub(super) fn decode(body: &[u8]) -> Result<ProviderReply, ModelError> {
+    let mut stream = Box::<GoogleStream>::default();
+    stream.add(parse(body)?)?;
     stream.finish()
 }
 
 #[derive(Default)]
-pub(super) struct Stream {
-    reply: Reply,
+pub(super) struct GoogleStream {
+    reply: ProviderReply,
     tokens: Option<Tokens>,
     finish_reason: Option<String>,
     blocked: bool,
 }
 
-impl Stream {
-    fn take(&mut self, body: Body) -> Result<Growth, ModelError> {
+impl GoogleStream {
+    fn add(&mut self, body: Body) -> Result<StreamDelta, ModelError> {
         if let Some(error) = body.error {
             return Err(failure::in_stream(&error));
         }
@@ -219,7 +220,7 @@ impl Stream {
         self.reply.model = body.model_version.or(self.reply.model.take());
         self.tokens = body.usage_metadata.or(self.tokens);
         let Some(candidate) = body.candidates.into_iter().next() else {
-            return Ok(Growth::Nothing);
+            return Ok(StreamDelta::Nothing);
         };
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         let (mut added, mut hidden) = (String::new(), false);
@@ -235,29 +236,29 @@ impl Stream {
             }
         }
         self.reply.text.push_str(&added);
-        Ok(Growth::of(added, hidden))
+        Ok(StreamDelta::of(added, hidden))
     }
 }
 
-impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
-        self.take(parse(data.as_bytes())?)
+impl Decoder for GoogleStream {
+    fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError> {
+        self.add(parse(data.as_bytes())?)
     }
 
-    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError> {
         let stop = match self.finish_reason.as_deref() {
-            _ if self.blocked => Stop::Refused,
+            _ if self.blocked => StopReason::Refused,
             None => return Err(broken_off()),
-            Some("STOP") if !self.reply.tool_calls.is_empty() => Stop::ToolUse,
-            Some("STOP") => Stop::End,
-            Some("MAX_TOKENS") => Stop::MaxTokens,
+            Some("STOP") if !self.reply.tool_calls.is_empty() => StopReason::ToolUse,
+            Some("STOP") => StopReason::End,
+            Some("MAX_TOKENS") => StopReason::MaxTokens,
             Some(
                 "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
                 | "IMAGE_SAFETY",
-            ) => Stop::Refused,
+            ) => StopReason::Refused,
             Some(_) => return Err(malformed("the model stopped without an answer")),
         };
-        Ok(Reply { stop, usage: self.tokens.and_then(Tokens::usage), ..self.reply })
+        Ok(ProviderReply { stop, usage: self.tokens.and_then(Tokens::usage), ..self.reply })
     }
 }
 
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_name_cannot_lead_elsewhere() {
+    fn model_name_stays_one_path_segment() {
         assert_eq!(path_segment("gemini-2.5-flash"), "gemini-2.5-flash");
         assert_eq!(path_segment("../../x?y="), "..%2F..%2Fx%3Fy%3D");
         assert_eq!(path_segment(".."), "%2E%2E");

@@ -1,8 +1,7 @@
-//! The four languages that the six providers speak, one file each.
+//! Adapters for the four wire formats of the six providers, one file each.
 //!
-//! A dialect turns a [`Request`] into the body that its provider wants and the provider's answer,
-//! whole or streamed, into a [`Reply`]. It does no input or output and decides nothing: what is
-//! sent when, how often and at whose cost is for the rest of the crate.
+//! An adapter encodes a [`Request`] as the body of an HTTP request and decodes the provider's response, whole or
+//! streamed, into a [`Reply`]. It does no I/O; the rest of the crate decides about attempts, limits and cost.
 
 mod anthropic;
 mod google;
@@ -12,9 +11,10 @@ mod schema;
 
 use std::borrow::Cow;
 
-use assize_config::{Provider, Secret};
+use assize_config::{ApiKey, Provider};
 use assize_llm::{
-    Delivery, ErrorKind, ModelError, Request, Schema, Stop, Tool, ToolCall, ToolResult,
+    ErrorKind, ModelError, ModelRequest, Schema, SchemaDelivery, StopReason, ToolCall,
+    ToolDefinition, ToolResult,
 };
 use assize_types::{Money, Usage};
 use serde::Serialize;
@@ -22,133 +22,133 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::catalog::ModelFacts;
-use crate::estimate::TooLong;
+use crate::estimate::PromptTooLong;
 use crate::failure;
 use crate::provider::Endpoint;
 
-/// An HTTP request, ready to be sent.
+/// An encoded HTTP request.
 #[derive(Debug, Clone)]
-pub(crate) struct Encoded {
-    /// Relative to the base URL, with a slash at its start.
+pub(crate) struct EncodedRequest {
+    /// Path relative to the base URL, with a leading slash.
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// JSON.
+    /// JSON body.
     pub(crate) body: Vec<u8>,
-    /// Whether the provider was asked to hold the answer to the schema.
+    /// Whether the provider is asked to enforce the schema.
     pub(crate) schema_enforced: bool,
 }
 
-impl Encoded {
+impl EncodedRequest {
     fn new(
         endpoint: &Endpoint,
         path: String,
         body: &impl Serialize,
         schema_enforced: bool,
-    ) -> Result<Encoded, ModelError> {
+    ) -> Result<EncodedRequest, ModelError> {
         let mut bytes = Vec::with_capacity(16 * 1024);
         serde_json::to_writer(&mut bytes, body).map_err(|error| {
-            let message = "the request could not be written as JSON";
+            let message = "cannot encode the request as JSON";
             ModelError::new(ErrorKind::Internal, message).with_source(error)
         })?;
-        Ok(Encoded { path, headers: auth_headers(endpoint), body: bytes, schema_enforced })
+        Ok(EncodedRequest { path, headers: auth_headers(endpoint), body: bytes, schema_enforced })
     }
 }
 
-/// What is decided for one call beside the request itself.
+/// Encoding options of one call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct EncodeOptions {
     pub(crate) stream: bool,
     /// Whether to send the temperature.
     pub(crate) temperature: bool,
-    /// Whether to send the schema in the provider's own parameter, where the request wants it so.
+    /// Whether to send the schema in the provider's own parameter, if the request asks for that.
     pub(crate) native_schema: bool,
 }
 
-/// A request on its way to a model.
+/// A request with everything that is needed to encode it.
 #[derive(Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) facts: &'a ModelFacts,
-    pub(crate) request: &'a Request,
-    pub(crate) manner: Manner,
+    pub(crate) request: &'a ModelRequest,
+    pub(crate) manner: EncodeOptions,
 }
 
-/// What a provider answered.
+/// Decoded response of a provider.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Reply {
+pub(crate) struct ProviderReply {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
-    pub(crate) stop: Stop,
-    /// The tokens, where the provider said how many there were.
+    pub(crate) stop: StopReason,
+    /// Token counts, if the provider reported them.
     pub(crate) usage: Option<Usage>,
-    /// The model as the provider names it.
+    /// Name of the model in the provider's response.
     pub(crate) model: Option<String>,
-    /// The price of the call, where the provider states it.
+    /// Cost of the call, if the provider reported it.
     pub(crate) cost: Option<Money>,
 }
 
-impl Reply {
-    /// Takes the key out of whatever a provider may have put it into.
-    pub(crate) fn blot_out(&mut self, key: &Secret) {
+impl ProviderReply {
+    /// Removes the API key from every field in which a provider may echo it.
+    pub(crate) fn blot_out(&mut self, key: &ApiKey) {
         self.text = key.scrub(&self.text);
         self.model = self.model.as_deref().map(|model| key.scrub(model));
         for call in &mut self.tool_calls {
-            let written = call.arguments.to_string();
-            let clean = key.scrub(&written);
-            if clean != written {
+            let arguments = call.arguments.to_string();
+            let clean = key.scrub(&arguments);
+            if clean != arguments {
                 call.arguments = arguments_from_text(&clean);
             }
         }
     }
 }
 
-/// No answer has more tool calls.
+/// Maximum number of tool calls in an answer.
 const MOST_CALLS: usize = 256;
 
 fn too_many_calls() -> ModelError {
-    malformed("the answer has more tool calls than any real one")
+    malformed("the answer has too many tool calls")
 }
 
-/// How the pieces of a stream are set apart.
+/// How a stream is divided into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.
     Events,
-    /// One JSON document a line.
+    /// One JSON document per line.
     Lines,
 }
 
-/// What one piece of a stream adds to the answer.
+/// What one frame of a stream adds to the answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Growth {
-    /// Nothing: a keep-alive, an opening or a figure.
+pub(crate) enum StreamDelta {
+    /// Nothing, such as a keep-alive, a start event or a token count.
     Nothing,
-    /// Reasoning or a part of a tool call: the model is at work, and there is nothing to show.
+    /// Progress without text to show: reasoning, or a part of a tool call.
     Hidden,
     Text(String),
 }
 
-impl Growth {
-    /// The growth by this text, which may be empty.
-    fn of(text: String, hidden: bool) -> Growth {
+impl StreamDelta {
+    /// Classifies a frame by its text, which may be empty.
+    fn of(text: String, hidden: bool) -> StreamDelta {
         match (text.is_empty(), hidden) {
-            (false, _) => Growth::Text(text),
-            (true, true) => Growth::Hidden,
-            (true, false) => Growth::Nothing,
+            (false, _) => StreamDelta::Text(text),
+            (true, true) => StreamDelta::Hidden,
+            (true, false) => StreamDelta::Nothing,
         }
     }
 }
 
-/// Puts a streamed answer together.
+/// Assembles a streamed answer.
 pub(crate) trait Decoder: Send {
-    /// Takes the next piece.
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError>;
+    /// Adds the next frame.
+    fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError>;
 
-    /// The whole answer, once the stream has ended; an error if it broke off before its end.
-    fn finish(self: Box<Self>) -> Result<Reply, ModelError>;
+    /// Returns the complete answer after the end of the stream; an error if the stream broke off.
+    fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError>;
 }
 
-pub(crate) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
+pub(crate) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
     match outgoing.endpoint.provider {
         Provider::Anthropic => anthropic::encode(outgoing),
         Provider::OpenAi | Provider::Groq | Provider::OpenRouter => openai::encode(outgoing),
@@ -157,7 +157,7 @@ pub(crate) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     }
 }
 
-pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<Reply, ModelError> {
+pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<ProviderReply, ModelError> {
     match provider {
         Provider::Anthropic => anthropic::decode(body),
         Provider::OpenAi | Provider::Groq | Provider::OpenRouter => openai::decode(body),
@@ -168,28 +168,28 @@ pub(crate) fn decode(provider: Provider, body: &[u8]) -> Result<Reply, ModelErro
 
 pub(crate) fn decoder(provider: Provider) -> (Framing, Box<dyn Decoder>) {
     match provider {
-        Provider::Anthropic => (Framing::Events, Box::<anthropic::Stream>::default()),
+        Provider::Anthropic => (Framing::Events, Box::<anthropic::AnthropicStream>::default()),
         Provider::OpenAi | Provider::Groq | Provider::OpenRouter => {
-            (Framing::Events, Box::<openai::Stream>::default())
+            (Framing::Events, Box::<openai::OpenAiStream>::default())
         }
-        Provider::Google => (Framing::Events, Box::<google::Stream>::default()),
-        Provider::Ollama => (Framing::Lines, Box::<ollama::Stream>::default()),
+        Provider::Google => (Framing::Events, Box::<google::GoogleStream>::default()),
+        Provider::Ollama => (Framing::Lines, Box::<ollama::OllamaStream>::default()),
     }
 }
 
-/// Where a free and harmless question shows whether the provider is there and takes the key.
+/// Path of a free request that shows whether the provider is reachable and accepts the key.
 pub(crate) fn probe_path(provider: Provider) -> &'static str {
     match provider {
         Provider::Anthropic => "/v1/models?limit=1",
         Provider::OpenAi | Provider::Groq => "/models",
         Provider::Google => "/models?pageSize=1",
-        // Its list of models is public; this one wants the key.
+        // OpenRouter's list of models is public; this path requires the key.
         Provider::OpenRouter => "/key",
         Provider::Ollama => "/api/tags",
     }
 }
 
-/// The headers that show the key.
+/// Headers that authenticate a request.
 pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     let key = endpoint.key.as_ref().map(|key| key.expose().to_owned());
     match endpoint.provider {
@@ -202,20 +202,20 @@ pub(crate) fn auth_headers(endpoint: &Endpoint) -> Vec<(&'static str, String)> {
     }
 }
 
-/// The tools as OpenAI's dialect and Ollama's describe them.
-fn function_tools(request: &Request) -> Vec<Value> {
+/// Tool definitions in the format of OpenAI and Ollama.
+fn function_tools(request: &ModelRequest) -> Vec<Value> {
     let tools = request.tools.iter();
     tools
         .map(|tool| json!({"type": "function", "function": described(tool, "parameters")}))
         .collect()
 }
 
-/// A tool whose schema stands under a name of the provider's own.
-fn described(tool: &Tool, schema: &str) -> Value {
+/// Tool definition with its schema under the provider's name for that field.
+fn described(tool: &ToolDefinition, schema: &str) -> Value {
     json!({"name": tool.name, "description": tool.description, schema: tool.parameters})
 }
 
-/// What a failed tool said, told apart from what one that worked said.
+/// Content of a tool result; that of a failed call is marked as an error.
 fn tool_content(result: &ToolResult) -> Cow<'_, str> {
     if result.failed {
         Cow::Owned(format!("error: {}", result.content))
@@ -224,7 +224,7 @@ fn tool_content(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-/// A call's arguments as the providers want to see them again: an object, whatever the model wrote.
+/// Arguments of an earlier call as an object, which the providers require even if the model wrote something else.
 fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Object(_) => Cow::Borrowed(arguments),
@@ -233,7 +233,7 @@ fn arguments_object(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// The mark behind what Anthropic's models are to cache.
+/// Cache breakpoint of Anthropic's models.
 fn breakpoint() -> Value {
     json!({"type": "ephemeral"})
 }
@@ -245,9 +245,9 @@ fn is_false(flag: &bool) -> bool {
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ModelError> {
     serde_json::from_slice(body).map_err(|error| {
         let message = if error.is_eof() {
-            "the answer breaks off in the middle"
+            "the answer is truncated"
         } else {
-            "the answer is not what this provider sends"
+            "the answer is not in this provider's format"
         };
         malformed(message).with_source(error)
     })
@@ -258,11 +258,11 @@ fn malformed(message: &str) -> ModelError {
 }
 
 fn broken_off() -> ModelError {
-    malformed("the stream broke off before its end")
+    malformed("the stream ended before the answer was complete")
 }
 
-/// The arguments of a tool call, which some providers send as JSON in a string. What is no JSON is
-/// handed on as it is, for the tool's own check to refuse.
+/// Parses the arguments of a tool call, which some providers send as JSON in a string. Invalid JSON is passed on as a
+/// string, which the tool's own validation rejects.
 fn arguments_from_text(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
@@ -270,25 +270,25 @@ fn arguments_from_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The schema that is to go into the provider's own parameter.
-fn native_schema(request: &Request, manner: Manner) -> Option<&Schema> {
-    let wanted = |schema: &&Schema| manner.native_schema && schema.delivery == Delivery::Native;
-    request.schema.as_ref().filter(wanted)
+/// The schema for the provider's own parameter, if it is sent there.
+fn native_schema(request: &ModelRequest, manner: EncodeOptions) -> Option<&Schema> {
+    let native =
+        |schema: &&Schema| manner.native_schema && schema.delivery == SchemaDelivery::Native;
+    request.schema.as_ref().filter(native)
 }
 
-/// The error for a prompt that does not fit the model's context window, and was not sent.
-fn overflow(endpoint: &Endpoint, TooLong { needed, window }: TooLong) -> ModelError {
+/// Error for a prompt that was not sent because it does not fit the model's context window.
+fn overflow(endpoint: &Endpoint, PromptTooLong { needed, window }: PromptTooLong) -> ModelError {
     let message = format!(
-        "the call needs about {needed} tokens of context and `{}` has {window}",
+        "the call needs about {needed} tokens of context, but `{}` has {window}",
         endpoint.model
     );
     ModelError::new(ErrorKind::ContextOverflow, message)
         .with_hint(failure::overflow_hint(endpoint, Some(window)))
 }
 
-/// The request with the schema's instruction at the end of its tail, where the provider does not
-/// enforce the schema.
-fn prompted(request: &Request, enforced: bool) -> Cow<'_, Request> {
+/// Appends the schema's instruction to the tail, if the provider does not enforce the schema.
+fn prompted(request: &ModelRequest, enforced: bool) -> Cow<'_, ModelRequest> {
     match &request.schema {
         Some(schema) if !enforced => {
             let mut request = request.clone();

@@ -1,26 +1,26 @@
-//! Ollama's own chat endpoint. Its OpenAI-compatible one cannot set the context size, and Ollama
-//! silently cuts what does not fit.
+//! Adapter for Ollama's own chat endpoint. Its OpenAI-compatible endpoint cannot set the context size, and Ollama
+//! silently truncates prompts that do not fit.
 
-use assize_llm::{ModelError, Stop, ToolCall, ToolResult};
+use assize_llm::{ModelError, StopReason, ToolCall, ToolResult};
 use assize_types::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::openai::{CallName, Turn, turns};
+use super::openai::{CallName, ChatMessage, turns};
 use super::{
-    Decoder, Encoded, Growth, Outgoing, Reply, arguments_object, broken_off, function_tools,
-    native_schema, overflow, parse, prompted,
+    Decoder, EncodedRequest, OutgoingRequest, ProviderReply, StreamDelta, arguments_object,
+    broken_off, function_tools, native_schema, overflow, parse, prompted,
 };
 use crate::estimate::{self, Overflow};
 use crate::failure;
 
-/// Windows grow by doubling from here: each new size makes Ollama load the model anew.
-const SMALLEST_WINDOW: u64 = 4096;
+/// Minimum context size. Larger sizes are powers of two, because Ollama reloads the model for each new size.
+const MIN_WINDOW: u64 = 4096;
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct RequestBody<'a> {
     model: &'a str,
-    messages: Vec<Turn<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     stream: bool,
     options: Options,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,21 +37,21 @@ struct Options {
     temperature: Option<f32>,
 }
 
-pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
-    let Outgoing { endpoint, facts, request, manner } = outgoing;
+pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
+    let OutgoingRequest { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).map(|schema| schema.value.clone());
     let schema_enforced = format.is_some();
     let request = prompted(request, schema_enforced);
 
     let window = facts.context_window;
-    // Ollama cuts a prompt that is too long without a word.
+    // Ollama silently truncates a prompt that is too long.
     let num_predict = estimate::answer_room(&request, window, Overflow::Cuts)
         .map_err(|too_long| overflow(endpoint, too_long))?;
     let needed = estimate::generous_input_tokens(&request) + u64::from(num_predict);
-    let num_ctx = needed.next_power_of_two().max(SMALLEST_WINDOW).min(window);
+    let num_ctx = needed.next_power_of_two().max(MIN_WINDOW).min(window);
 
     let messages = request.prompt.messages();
-    let body = Wanted {
+    let body = RequestBody {
         model: &endpoint.model,
         messages: turns(&request, &messages, false, tool_result, assistant_call),
         stream: manner.stream,
@@ -63,7 +63,7 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
         format,
         tools: function_tools(&request),
     };
-    Encoded::new(endpoint, "/api/chat".into(), &body, schema_enforced)
+    EncodedRequest::new(endpoint, "/api/chat".into(), &body, schema_enforced)
 }
 
 fn tool_result(result: &ToolResult) -> CallName<'_> {
@@ -74,11 +74,11 @@ fn assistant_call(call: &ToolCall) -> Value {
     json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}})
 }
 
-/// A whole answer, and each line of a streamed one.
+/// A whole response, or one line of a streamed one.
 #[derive(Deserialize)]
 struct Body {
     model: Option<String>,
-    message: Option<Said>,
+    message: Option<ReplyMessage>,
     #[serde(default)]
     done: bool,
     done_reason: Option<String>,
@@ -90,12 +90,12 @@ struct Body {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct ReplyMessage {
     #[serde(default)]
     content: String,
     #[serde(default)]
     tool_calls: Vec<Call>,
-    /// Reasoning.
+    /// Reasoning text.
     #[serde(default)]
     thinking: String,
 }
@@ -113,21 +113,21 @@ struct Function {
     arguments: Value,
 }
 
-pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
-    let mut stream = Box::<Stream>::default();
-    stream.take(parse(body)?)?;
+pub(super) fn decode(body: &[u8]) -> Result<ProviderReply, ModelError> {
+    let mut stream = Box::<OllamaStream>::default();
+    stream.add(parse(body)?)?;
     stream.finish()
 }
 
 #[derive(Default)]
-pub(super) struct Stream {
-    reply: Reply,
+pub(super) struct OllamaStream {
+    reply: ProviderReply,
     done_reason: Option<String>,
     done: bool,
 }
 
-impl Stream {
-    fn take(&mut self, body: Body) -> Result<Growth, ModelError> {
+impl OllamaStream {
+    fn add(&mut self, body: Body) -> Result<StreamDelta, ModelError> {
         if let Some(error) = body.error {
             return Err(failure::in_stream(&error));
         }
@@ -135,39 +135,39 @@ impl Stream {
         if body.done {
             self.done = true;
             self.done_reason = body.done_reason;
-            // A prompt that was still in memory is not counted again.
+            // Ollama does not count a prompt that is still in its memory.
             let (input, output) = (body.prompt_eval_count, body.eval_count);
             self.reply.usage = Some(Usage { input, output, ..Usage::default() });
         }
-        let Some(said) = body.message else {
-            return Ok(Growth::Nothing);
+        let Some(message) = body.message else {
+            return Ok(StreamDelta::Nothing);
         };
-        let hidden = !said.thinking.is_empty() || !said.tool_calls.is_empty();
-        for call in said.tool_calls {
+        let hidden = !message.thinking.is_empty() || !message.tool_calls.is_empty();
+        for call in message.tool_calls {
             let calls = &mut self.reply.tool_calls;
             let id = call.id.unwrap_or_else(|| format!("call_{}", calls.len()));
             let Function { name, arguments } = call.function;
             calls.push(ToolCall { id, name, arguments, signature: None });
         }
-        self.reply.text.push_str(&said.content);
-        Ok(Growth::of(said.content, hidden))
+        self.reply.text.push_str(&message.content);
+        Ok(StreamDelta::of(message.content, hidden))
     }
 }
 
-impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
-        self.take(parse(data.as_bytes())?)
+impl Decoder for OllamaStream {
+    fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError> {
+        self.add(parse(data.as_bytes())?)
     }
 
-    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError> {
         if !self.done {
             return Err(broken_off());
         }
         let stop = match self.done_reason.as_deref() {
-            Some("length") => Stop::MaxTokens,
-            _ if !self.reply.tool_calls.is_empty() => Stop::ToolUse,
-            _ => Stop::End,
+            Some("length") => StopReason::MaxTokens,
+            _ if !self.reply.tool_calls.is_empty() => StopReason::ToolUse,
+            _ => StopReason::End,
         };
-        Ok(Reply { stop, ..self.reply })
+        Ok(ProviderReply { stop, ..self.reply })
     }
 }

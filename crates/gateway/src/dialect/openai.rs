@@ -1,26 +1,26 @@
-//! OpenAI's chat completions, which Groq, OpenRouter and many local servers speak too.
+//! Adapter for OpenAI's chat completions, which Groq, OpenRouter and many local servers support, too.
 
 use std::borrow::Cow;
 
 use assize_config::Provider;
-use assize_llm::{Message, ModelError, Request, Stop, ToolCall, ToolResult};
+use assize_llm::{ModelError, ModelRequest, PromptMessage, StopReason, ToolCall, ToolResult};
 use assize_types::{Money, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    Decoder, Encoded, Growth, MOST_CALLS, Outgoing, Reply, arguments_from_text, arguments_object,
-    breakpoint, broken_off, function_tools, is_false, malformed, native_schema, overflow, parse,
-    prompted, schema, too_many_calls, tool_content,
+    Decoder, EncodedRequest, MOST_CALLS, OutgoingRequest, ProviderReply, StreamDelta,
+    arguments_from_text, arguments_object, breakpoint, broken_off, function_tools, is_false,
+    malformed, native_schema, overflow, parse, prompted, schema, too_many_calls, tool_content,
 };
 use crate::estimate::{self, Overflow};
 use crate::failure;
 use crate::provider::Endpoint;
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct RequestBody<'a> {
     model: &'a str,
-    messages: Vec<Turn<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,10 +39,10 @@ struct Wanted<'a> {
     stream_options: Option<Value>,
 }
 
-/// A message, as Ollama wants it, too.
+/// A message of a request; Ollama uses the same format.
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub(super) enum Turn<'a> {
+pub(super) enum ChatMessage<'a> {
     System {
         content: Content<'a>,
     },
@@ -61,7 +61,7 @@ pub(super) enum Turn<'a> {
     },
 }
 
-/// What names the call that a tool answers.
+/// Reference of a tool result to its call: by id, or by the tool's name.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallName<'a> {
@@ -69,7 +69,7 @@ pub(super) enum CallName<'a> {
     ToolName(&'a str),
 }
 
-/// One text; or parts, where cache breakpoints are to be marked.
+/// Content of a message: one text, or parts if cache breakpoints are marked.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
@@ -85,10 +85,10 @@ pub(super) struct Part<'a> {
     cache_control: Option<Value>,
 }
 
-pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
-    let Outgoing { endpoint, facts, request, manner } = outgoing;
+pub(super) fn encode(outgoing: OutgoingRequest<'_>) -> Result<EncodedRequest, ModelError> {
+    let OutgoingRequest { endpoint, facts, request, manner } = outgoing;
     let format = native_schema(request, manner).and_then(|schema| match endpoint.provider {
-        // Best effort there: asked for in the prompt as well, and not relied on.
+        // Groq only guarantees valid JSON for this model, so the prompt contains the schema, too.
         Provider::Groq if !facts.native_schema => Some(json!({"type": "json_object"})),
         _ => schema::fit(&schema.value, &schema::OPENAI).map(|fitted| {
             json!({"type": "json_schema",
@@ -105,7 +105,7 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
     let messages = request.prompt.messages();
     let old_limit = endpoint.provider == Provider::OpenRouter;
     let no_reasoning = facts.tools_need_no_reasoning && !request.tools.is_empty();
-    let body = Wanted {
+    let body = RequestBody {
         model: &endpoint.model,
         messages: turns(&request, &messages, marks_cache(endpoint), tool_result, assistant_call),
         max_completion_tokens: (!old_limit).then_some(max_tokens),
@@ -117,10 +117,10 @@ pub(super) fn encode(outgoing: Outgoing<'_>) -> Result<Encoded, ModelError> {
         stream: manner.stream,
         stream_options: manner.stream.then(|| json!({"include_usage": true})),
     };
-    Encoded::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
+    EncodedRequest::new(endpoint, "/chat/completions".into(), &body, schema_enforced)
 }
 
-/// Behind OpenRouter, Anthropic's models want their cache breakpoints marked.
+/// Whether cache breakpoints must be marked: Anthropic's models behind OpenRouter need them.
 fn marks_cache(endpoint: &Endpoint) -> bool {
     endpoint.provider == Provider::OpenRouter && endpoint.model.starts_with("anthropic/")
 }
@@ -135,40 +135,40 @@ fn assistant_call(call: &ToolCall) -> Value {
            "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// The messages of a request; providers differ in how calls of tools are written.
+/// Messages of a request; the two functions encode tool calls, in which providers differ.
 pub(super) fn turns<'a>(
-    request: &'a Request,
-    messages: &'a [Message<'a>],
+    request: &'a ModelRequest,
+    messages: &'a [PromptMessage<'a>],
     marks_cache: bool,
     call_name: fn(&'a ToolResult) -> CallName<'a>,
     assistant_call: fn(&ToolCall) -> Value,
-) -> Vec<Turn<'a>> {
+) -> Vec<ChatMessage<'a>> {
     let mut turns = Vec::new();
     let blocks: Vec<&str> = request.prompt.blocks.iter().map(|block| &*block.text).collect();
     if !blocks.is_empty() {
-        turns.push(Turn::System { content: content(&blocks, blocks.len(), marks_cache) });
+        turns.push(ChatMessage::System { content: content(&blocks, blocks.len(), marks_cache) });
     }
     for message in messages {
         match message {
-            Message::User { results, parts, stable } => {
-                turns.extend(results.iter().map(|result| Turn::Tool {
+            PromptMessage::User { results, parts, stable } => {
+                turns.extend(results.iter().map(|result| ChatMessage::Tool {
                     call: call_name(result),
                     content: tool_content(result),
                 }));
                 if !parts.is_empty() {
-                    turns.push(Turn::User { content: content(parts, *stable, marks_cache) });
+                    turns.push(ChatMessage::User { content: content(parts, *stable, marks_cache) });
                 }
             }
-            Message::Assistant { text, calls } => {
+            PromptMessage::Assistant { text, calls } => {
                 let tool_calls = calls.iter().map(|call| assistant_call(call)).collect();
-                turns.push(Turn::Assistant { content: text, tool_calls });
+                turns.push(ChatMessage::Assistant { content: text, tool_calls });
             }
         }
     }
     turns
 }
 
-/// Parts as one text; where breakpoints are marked, as parts with one after the last stable part.
+/// Joins parts to one text; if breakpoints are marked, keeps them apart, with a breakpoint after the last stable one.
 fn content<'a>(parts: &[&'a str], stable: usize, marks_cache: bool) -> Content<'a> {
     if !marks_cache {
         return Content::Text(parts.join("\n\n"));
@@ -184,18 +184,18 @@ fn content<'a>(parts: &[&'a str], stable: usize, marks_cache: bool) -> Content<'
 #[derive(Deserialize)]
 struct Choice {
     #[serde(alias = "delta")]
-    message: Option<Said>,
+    message: Option<ReplyMessage>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct Said {
+struct ReplyMessage {
     content: Option<String>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallPart>>,
-    /// As llama.cpp, vLLM and DeepSeek call it.
+    /// Reasoning text; name used by llama.cpp, vLLM and DeepSeek.
     reasoning_content: Option<String>,
-    /// As Groq, OpenRouter and later versions of vLLM call it.
+    /// Reasoning text; name used by Groq, OpenRouter and later versions of vLLM.
     reasoning: Option<String>,
 }
 
@@ -220,7 +220,7 @@ struct Tokens {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
-    /// OpenRouter's price of the call, in dollars.
+    /// Cost of the call in dollars, reported by OpenRouter.
     cost: Option<f64>,
 }
 
@@ -248,13 +248,13 @@ impl Tokens {
     }
 }
 
-fn stop(reason: Option<&str>, refused: bool) -> Stop {
+fn stop(reason: Option<&str>, refused: bool) -> StopReason {
     match reason {
-        _ if refused => Stop::Refused,
-        Some("length") => Stop::MaxTokens,
-        Some("tool_calls" | "function_call") => Stop::ToolUse,
-        Some("content_filter") => Stop::Refused,
-        _ => Stop::End,
+        _ if refused => StopReason::Refused,
+        Some("length") => StopReason::MaxTokens,
+        Some("tool_calls" | "function_call") => StopReason::ToolUse,
+        Some("content_filter") => StopReason::Refused,
+        _ => StopReason::End,
     }
 }
 
@@ -267,27 +267,27 @@ fn tool_call(index: usize, part: CallPart) -> ToolCall {
     }
 }
 
-pub(super) fn decode(body: &[u8]) -> Result<Reply, ModelError> {
+pub(super) fn decode(body: &[u8]) -> Result<ProviderReply, ModelError> {
     let mut body: Chunk = parse(body)?;
     let choice = body.choices.first_mut().and_then(|choice| choice.message.as_mut());
-    // Each call is whole, and its number says nothing.
-    let calls = choice.and_then(|said| said.tool_calls.take()).unwrap_or_default();
+    // Without streaming, every call is complete and its index has no meaning.
+    let calls = choice.and_then(|message| message.tool_calls.take()).unwrap_or_default();
     let answered = !body.choices.is_empty();
-    let mut stream = Box::new(Stream { calls, done: true, ..Stream::default() });
-    stream.take(body)?;
+    let mut stream = Box::new(OpenAiStream { calls, done: true, ..OpenAiStream::default() });
+    stream.add(body)?;
     if answered { stream.finish() } else { Err(malformed("the answer has no choices")) }
 }
 
-/// A whole answer, and each piece of a streamed one.
+/// A whole response, or one chunk of a streamed one.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
     usage: Option<Tokens>,
     model: Option<String>,
-    /// OpenRouter can answer 200 and fail all the same.
+    /// Error in a response with status 200, as OpenRouter sends it.
     error: Option<Value>,
-    /// Groq's own place for usage and for errors in a stream.
+    /// Usage and errors in a stream of Groq.
     x_groq: Option<GroqPart>,
 }
 
@@ -298,8 +298,8 @@ struct GroqPart {
 }
 
 #[derive(Default)]
-pub(super) struct Stream {
-    reply: Reply,
+pub(super) struct OpenAiStream {
+    reply: ProviderReply,
     refused: bool,
     calls: Vec<CallPart>,
     tokens: Option<Tokens>,
@@ -307,10 +307,10 @@ pub(super) struct Stream {
     done: bool,
 }
 
-impl Stream {
-    /// Adds to the call that a part belongs to. Some servers give no index: there a new id begins a
-    /// new call, and what has none goes on with the last.
-    fn take_call(&mut self, part: CallPart) {
+impl OpenAiStream {
+    /// Adds a part to its tool call. Some servers send no index: then a new id starts a new call, and a part without id
+    /// belongs to the last call.
+    fn add_call(&mut self, part: CallPart) {
         let known = |id: &String| self.calls.iter().any(|call| call.id.as_ref() == Some(id));
         let begins = part.id.as_ref().is_some_and(|id| !id.is_empty() && !known(id));
         let at = self.calls.iter().rposition(|call| call.index == part.index);
@@ -323,7 +323,7 @@ impl Stream {
         }
     }
 
-    fn take(&mut self, chunk: Chunk) -> Result<Growth, ModelError> {
+    fn add(&mut self, chunk: Chunk) -> Result<StreamDelta, ModelError> {
         let groq_error = chunk.x_groq.as_ref().and_then(|part| part.error.as_ref());
         if let Some(error) = chunk.error.as_ref().or(groq_error) {
             return Err(failure::in_stream(error));
@@ -331,42 +331,42 @@ impl Stream {
         self.reply.model = chunk.model.or(self.reply.model.take());
         self.tokens = chunk.usage.or(chunk.x_groq.and_then(|part| part.usage)).or(self.tokens);
         let Some(choice) = chunk.choices.into_iter().next() else {
-            return Ok(Growth::Nothing);
+            return Ok(StreamDelta::Nothing);
         };
         self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
-        let said = choice.message.unwrap_or_default();
-        let reasoning = said.reasoning_content.or(said.reasoning);
-        let mut hidden = reasoning.is_some_and(|words| !words.is_empty());
-        for part in said.tool_calls.unwrap_or_default() {
+        let message = choice.message.unwrap_or_default();
+        let reasoning = message.reasoning_content.or(message.reasoning);
+        let mut hidden = reasoning.is_some_and(|text| !text.is_empty());
+        for part in message.tool_calls.unwrap_or_default() {
             hidden = true;
-            self.take_call(part);
+            self.add_call(part);
             if self.calls.len() > MOST_CALLS {
                 return Err(too_many_calls());
             }
         }
-        let refusal = said.refusal.filter(|words| !words.is_empty());
+        let refusal = message.refusal.filter(|text| !text.is_empty());
         self.refused |= refusal.is_some();
-        let text = refusal.or(said.content).unwrap_or_default();
+        let text = refusal.or(message.content).unwrap_or_default();
         self.reply.text.push_str(&text);
-        Ok(Growth::of(text, hidden))
+        Ok(StreamDelta::of(text, hidden))
     }
 }
 
-impl Decoder for Stream {
-    fn push(&mut self, data: &str) -> Result<Growth, ModelError> {
+impl Decoder for OpenAiStream {
+    fn push(&mut self, data: &str) -> Result<StreamDelta, ModelError> {
         if data == "[DONE]" {
             self.done = true;
-            return Ok(Growth::Nothing);
+            return Ok(StreamDelta::Nothing);
         }
-        self.take(parse(data.as_bytes())?)
+        self.add(parse(data.as_bytes())?)
     }
 
-    fn finish(self: Box<Self>) -> Result<Reply, ModelError> {
+    fn finish(self: Box<Self>) -> Result<ProviderReply, ModelError> {
         if !self.done && self.finish_reason.is_none() {
             return Err(broken_off());
         }
         let calls = self.calls.into_iter().enumerate();
-        Ok(Reply {
+        Ok(ProviderReply {
             stop: stop(self.finish_reason.as_deref(), self.refused),
             tool_calls: calls.map(|(index, part)| tool_call(index, part)).collect(),
             usage: self.tokens.and_then(Tokens::usage),

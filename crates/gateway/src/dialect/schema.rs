@@ -1,26 +1,26 @@
-//! Fits JSON schemas to what each provider's constrained decoding takes.
+//! Converts JSON schemas to the subset that each provider's constrained decoding supports.
 //!
-//! What a provider does not know is not lost: it moves into the description, where the model reads
-//! it, and every answer is checked against the whole schema on our side anyway.
+//! Unsupported keywords are moved into the description, where the model reads them. Every answer is also validated
+//! against the whole schema in `assize_llm`.
 
 use serde_json::{Map, Value};
 
-/// What a provider takes.
-pub(super) struct Rules {
-    /// Keywords that it refuses, with spaces between them; they become words in the description.
+/// Schema features that a provider supports.
+pub(super) struct SchemaRules {
+    /// Unsupported keywords, separated by spaces; they are moved into the description.
     pub(super) refused: &'static str,
-    /// Formats that it knows.
+    /// Supported values of `format`.
     pub(super) formats: &'static [&'static str],
     /// Whether every object must list all its properties as required.
     pub(super) require_all: bool,
-    /// Whether every object must be closed to other properties.
+    /// Whether every object must forbid additional properties.
     pub(super) close_objects: bool,
 }
 
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-pub(super) const ANTHROPIC: Rules = Rules {
+pub(super) const ANTHROPIC: SchemaRules = SchemaRules {
     refused: "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength \
         minItems maxItems uniqueItems minProperties maxProperties",
     formats: FORMATS,
@@ -28,14 +28,14 @@ pub(super) const ANTHROPIC: Rules = Rules {
     close_objects: true,
 };
 
-pub(super) const OPENAI: Rules = Rules {
+pub(super) const OPENAI: SchemaRules = SchemaRules {
     refused: "minLength maxLength uniqueItems minProperties maxProperties default",
     formats: FORMATS,
     require_all: true,
     close_objects: true,
 };
 
-pub(super) const GOOGLE: Rules = Rules {
+pub(super) const GOOGLE: SchemaRules = SchemaRules {
     refused: "exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern \
         uniqueItems minProperties maxProperties default",
     formats: &["date-time", "date", "time"],
@@ -43,8 +43,8 @@ pub(super) const GOOGLE: Rules = Rules {
     close_objects: false,
 };
 
-/// The schema as the provider takes it; `None` if it cannot be said in the provider's terms.
-pub(super) fn fit(schema: &Value, rules: &Rules) -> Option<Value> {
+/// Converts a schema for a provider; `None` if the provider cannot express it.
+pub(super) fn fit(schema: &Value, rules: &SchemaRules) -> Option<Value> {
     let Value::Object(keywords) = schema else {
         return Some(schema.clone());
     };
@@ -70,7 +70,7 @@ pub(super) fn fit(schema: &Value, rules: &Rules) -> Option<Value> {
             ("const", _) => {
                 fitted.insert("enum".to_owned(), Value::Array(vec![value.clone()]));
             }
-            // An object with names nobody knows beforehand cannot be closed.
+            // An object with arbitrary property names cannot forbid additional properties.
             ("additionalProperties", Value::Object(_) | Value::Bool(true))
                 if rules.close_objects =>
             {
@@ -96,15 +96,14 @@ pub(super) fn fit(schema: &Value, rules: &Rules) -> Option<Value> {
         return None;
     }
     if !notes.is_empty() {
-        let said = fitted.get("description").and_then(Value::as_str).unwrap_or_default();
-        let described = format!("{said} ({})", notes.join(", ")).trim_start().to_owned();
+        let text = fitted.get("description").and_then(Value::as_str).unwrap_or_default();
+        let described = format!("{text} ({})", notes.join(", ")).trim_start().to_owned();
         fitted.insert("description".to_owned(), Value::String(described));
     }
     Some(Value::Object(fitted))
 }
 
-/// Every property as required. That loses nothing where an optional property may be null, and
-/// cannot be said where it may not.
+/// Lists every property as required. This is equivalent if all optional properties may be null; `None` if one may not.
 fn require_all(properties: &Map<String, Value>, required: Option<&Value>) -> Option<Value> {
     let required = required.and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|n| n == name));
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_refuses_becomes_words() {
+    fn unsupported_keywords_move_into_the_description() {
         let schema = json!({
             "$schema": "x", "title": "Verdict", "type": "object", "required": ["impact"],
             "properties": {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_half_said() {
+    fn unsupported_schema_is_rejected() {
         let open =
             json!({"type": "object", "properties": {}, "additionalProperties": {"type": "string"}});
         let optional =
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_and_constants_are_put_in_common_terms() {
+    fn one_of_and_const_become_any_of_and_enum() {
         let schema = json!({"oneOf": [{"const": "a"}, {"type": "array", "items": {"type": "integer", "format": "int64"}}]});
         let fitted = fit(&schema, &GOOGLE).unwrap();
         assert_eq!(

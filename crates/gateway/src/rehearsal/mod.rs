@@ -1,7 +1,7 @@
-//! The rehearsal model: no model at all, offline, the same answer to the same request every time.
+//! The rehearsal model: a deterministic offline stand-in for a model; equal requests get equal answers.
 //!
-//! It is there so that every flow can be shown, tried and tested without a key. Its answers have
-//! the asked shape and no meaning, and everything that shows one says so.
+//! It makes every feature usable and testable without an API key. Its answers match the requested schema but have no
+//! meaning, and all output that contains them is labelled.
 
 mod prose;
 mod shape;
@@ -11,67 +11,68 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Price;
-use assize_llm::{ErrorKind, ModelError, Request, Stop, ToolCall, Turn};
+use assize_llm::{ErrorKind, ModelError, ModelRequest, StopReason, ToolCall, TranscriptTurn};
 use assize_types::Usage;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::catalog::ModelFacts;
-use crate::dialect::{Encoded, Manner, Reply};
+use crate::dialect::{EncodeOptions, EncodedRequest, ProviderReply};
 use crate::estimate;
-use crate::wire::{Sending, Wire};
+use crate::wire::{SendOptions, Transport};
 
-/// How the rehearsal model behaves.
+/// Parameters of the rehearsal model.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rehearsal {
-    /// Another seed gives other answers.
+    /// Seed of the generated answers.
     pub seed: u64,
-    /// How long each answer takes.
+    /// Latency of each answer.
     pub latency: Duration,
-    /// Which share of the attempts fails, from 0 to 1.
+    /// Share of attempts that fail, from 0 to 1.
     pub fault_rate: f64,
 }
 
-/// An answer that is known by heart: words, and tools that are called.
+/// A prepared answer: text and tool calls.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Recital {
+pub struct PreparedAnswer {
     pub text: String,
-    /// The names of tools, with their arguments.
+    /// Names of tools, with their arguments.
     pub calls: Vec<(String, Value)>,
 }
 
-impl From<String> for Recital {
-    fn from(text: String) -> Recital {
-        Recital { text, calls: Vec::new() }
+impl From<String> for PreparedAnswer {
+    fn from(text: String) -> PreparedAnswer {
+        PreparedAnswer { text, calls: Vec::new() }
     }
 }
 
-/// Answers that are known by heart, or why there is none; `None` for what is not.
-pub type Script = Arc<dyn Fn(&Request) -> Option<Result<Recital, ModelError>> + Send + Sync>;
+/// Prepared answers or errors by request; for `None`, the rehearsal model generates the answer.
+pub type PreparedAnswers =
+    Arc<dyn Fn(&ModelRequest) -> Option<Result<PreparedAnswer, ModelError>> + Send + Sync>;
 
-pub(crate) struct RehearsalWire {
+pub(crate) struct RehearsalTransport {
     rehearsal: Rehearsal,
-    script: Option<Script>,
-    /// With the seed, if there is one: other answers, another model.
+    script: Option<PreparedAnswers>,
+    /// Model name; it contains the seed unless that is 0, because another seed gives other answers.
     name: String,
     facts: ModelFacts,
-    /// How often each request was sent, so that a repetition has another fate.
+    /// How many times each request was sent, so that a retry does not fail in the same way.
     sent: Mutex<HashMap<u64, u64>>,
 }
 
-impl std::fmt::Debug for RehearsalWire {
+impl std::fmt::Debug for RehearsalTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RehearsalWire").field("rehearsal", &self.rehearsal).finish_non_exhaustive()
     }
 }
 
-impl RehearsalWire {
+impl RehearsalTransport {
     pub(crate) fn new(
         rehearsal: Rehearsal,
         price: Option<Price>,
-        script: Option<Script>,
-    ) -> RehearsalWire {
+        script: Option<PreparedAnswers>,
+    ) -> RehearsalTransport {
         let facts = ModelFacts {
             price: price.or(Some(Price::FREE)),
             context_window: 200_000,
@@ -84,10 +85,10 @@ impl RehearsalWire {
             0 => "rehearsal".to_owned(),
             seed => format!("rehearsal-{seed}"),
         };
-        RehearsalWire { rehearsal, script, name, facts, sent: Mutex::default() }
+        RehearsalTransport { rehearsal, script, name, facts, sent: Mutex::default() }
     }
 
-    /// The fault that befalls this attempt, if any.
+    /// Draws the simulated fault of this attempt, if any.
     fn fault(&self, seed: u64) -> Option<ModelError> {
         let attempt = {
             let mut sent = self.sent.lock();
@@ -109,26 +110,27 @@ impl RehearsalWire {
         Some(ModelError::new(kind, "rehearsal: a simulated fault"))
     }
 
-    fn reply(&self, request: &Request, seed: u64) -> Result<Reply, ModelError> {
+    fn reply(&self, request: &ModelRequest, seed: u64) -> Result<ProviderReply, ModelError> {
         let mut dice = fastrand::Rng::with_seed(seed);
         let mut tool_calls = Vec::new();
         let mut text = String::new();
-        let answered = request.prompt.transcript.iter().any(|turn| matches!(turn, Turn::Tool(_)));
+        let has_result =
+            request.prompt.transcript.iter().any(|turn| matches!(turn, TranscriptTurn::Tool(_)));
         let unfit = |reason: String| {
             ModelError::new(
                 ErrorKind::BadRequest,
                 format!("the rehearsal model cannot answer: {reason}"),
             )
-            .with_hint("simplify the schema, or ask a real model with `--provider`")
+            .with_hint("simplify the schema, or use a real model with `--provider`")
         };
-        let known = self.script.as_ref().and_then(|script| script(request));
-        if let Some(known) = known {
-            let Recital { text: words, calls } = known?;
-            text = words;
-            tool_calls = calls.into_iter().enumerate().map(called).collect();
-        } else if let (Some(tool), false) = (request.tools.first(), answered) {
+        let prepared = self.script.as_ref().and_then(|script| script(request));
+        if let Some(prepared) = prepared {
+            let PreparedAnswer { text: prepared_text, calls } = prepared?;
+            text = prepared_text;
+            tool_calls = calls.into_iter().enumerate().map(tool_call).collect();
+        } else if let (Some(tool), false) = (request.tools.first(), has_result) {
             let arguments = shape::fill(&tool.parameters, &mut dice).map_err(unfit)?;
-            tool_calls.push(called((0, (tool.name.clone(), arguments))));
+            tool_calls.push(tool_call((0, (tool.name.clone(), arguments))));
         } else if let Some(schema) = &request.schema {
             text = shape::fill(&schema.value, &mut dice).map_err(unfit)?.to_string();
         } else {
@@ -136,22 +138,22 @@ impl RehearsalWire {
         }
         let input = estimate::likely_input_tokens(request);
         let output = estimate::likely_tokens(text.len() as u64).max(1);
-        Ok(Reply {
-            stop: if tool_calls.is_empty() { Stop::End } else { Stop::ToolUse },
+        Ok(ProviderReply {
+            stop: if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse },
             text,
             tool_calls,
             usage: Some(Usage { input, output, ..Usage::default() }),
-            ..Reply::default()
+            ..ProviderReply::default()
         })
     }
 }
 
-fn called((index, (name, arguments)): (usize, (String, Value))) -> ToolCall {
+fn tool_call((index, (name, arguments)): (usize, (String, Value))) -> ToolCall {
     ToolCall { id: format!("call_{index}"), name, arguments, signature: None }
 }
 
 #[async_trait]
-impl Wire for RehearsalWire {
+impl Transport for RehearsalTransport {
     fn provider(&self) -> &str {
         "rehearsal"
     }
@@ -168,8 +170,12 @@ impl Wire for RehearsalWire {
         true
     }
 
-    fn encode(&self, request: &Request, _: Manner) -> Result<Encoded, ModelError> {
-        Ok(Encoded {
+    fn encode(
+        &self,
+        request: &ModelRequest,
+        _: EncodeOptions,
+    ) -> Result<EncodedRequest, ModelError> {
+        Ok(EncodedRequest {
             path: String::new(),
             headers: Vec::new(),
             body: Vec::new(),
@@ -179,10 +185,10 @@ impl Wire for RehearsalWire {
 
     async fn send(
         &self,
-        _: &Encoded,
-        request: &Request,
-        sending: Sending<'_>,
-    ) -> Result<Reply, ModelError> {
+        _: &EncodedRequest,
+        request: &ModelRequest,
+        sending: SendOptions<'_>,
+    ) -> Result<ProviderReply, ModelError> {
         let seed = request.fingerprint().seed() ^ self.rehearsal.seed.rotate_left(32);
         let Rehearsal { latency, fault_rate, .. } = self.rehearsal;
         let fault = if fault_rate > 0.0 { self.fault(seed) } else { None };
@@ -191,9 +197,9 @@ impl Wire for RehearsalWire {
             Some(_) => reply.text.split_inclusive(' ').collect(),
             None => vec![&reply.text],
         };
-        // A fault comes in the middle of the answer, as it does in life.
-        let heard = if fault.is_some() { words.len() / 2 } else { words.len() };
-        for word in &words[..heard] {
+        // A simulated fault breaks the answer in the middle, as real faults do.
+        let sent = if fault.is_some() { words.len() / 2 } else { words.len() };
+        for word in &words[..sent] {
             if !latency.is_zero() {
                 tokio::time::sleep(latency / words.len() as u32).await;
             }

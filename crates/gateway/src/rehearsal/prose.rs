@@ -1,10 +1,10 @@
-//! Text in the manner of an answer, made of the question's own words.
+//! Generates answer-like text from the words of the prompt.
 
 use std::collections::BTreeMap;
 
-use assize_llm::{Prompt, Turn};
+use assize_llm::{Prompt, TranscriptTurn};
 
-/// Sentences with places for two of the question's words.
+/// Sentence templates with placeholders for two words of the prompt.
 const SENTENCES: &[&str] = &[
     "The weight rests on {a}, and whether {b} can carry it is the first thing to settle.",
     "On {a} I agree; on {b} the case is thinner than it looks.",
@@ -20,7 +20,7 @@ const SENTENCES: &[&str] = &[
     "I concede the point about {b}, and hold on to the one about {a}.",
 ];
 
-/// Words that say nothing about what a question is about.
+/// Stop words: they do not describe the topic of a prompt.
 const COMMON: &str = "about above after again against along answer because before being below between could \
     different doing every explain first following given other please question shall should \
     something their there these thing things those through under until where whether which while \
@@ -40,33 +40,32 @@ pub(super) fn answer(prompt: &Prompt, dice: &mut fastrand::Rng) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// No answer speaks of more words than that.
-const MOST_WORDS: usize = 40;
+/// Maximum number of topic words.
+const MAX_WORDS: usize = 40;
 
-/// The words that the answer speaks of: those of the matter where one was laid out before the
-/// question, else those of the question, else of what was said before. Of many words the most
-/// frequent are what it is about.
+/// Topic words of the prompt. They are taken from the last block if there are several, else from the tail, else from
+/// the transcript, else from any block: the most frequent words of that text.
 fn topic(prompt: &Prompt) -> Vec<String> {
-    let said = prompt.transcript.iter().rev().filter_map(|turn| match turn {
-        Turn::User { text } => Some(&**text),
-        Turn::Assistant { text, .. } => Some(text.as_str()),
-        Turn::Tool(_) => None,
+    let turns = prompt.transcript.iter().rev().filter_map(|turn| match turn {
+        TranscriptTurn::User { text } => Some(&**text),
+        TranscriptTurn::Assistant { text, .. } => Some(text.as_str()),
+        TranscriptTurn::Tool(_) => None,
     });
-    // The last of several blocks is the most particular one; a single one is rules.
+    // The last of several blocks is the most specific one; a single block contains only rules.
     let matter = prompt.blocks.iter().skip(1).next_back().map(|block| &*block.text);
     let blocks = prompt.blocks.iter().rev().map(|block| &*block.text);
-    let texts = matter.into_iter().chain([prompt.tail.as_str()]).chain(said).chain(blocks);
+    let texts = matter.into_iter().chain([prompt.tail.as_str()]).chain(turns).chain(blocks);
     let words = texts.map(frequent).find(|words| !words.is_empty());
     words.unwrap_or_else(|| vec!["this".to_owned(), "that".to_owned()])
 }
 
-/// The most frequent words of a text that say what it is about.
+/// The most frequent words of a text, without stop words.
 fn frequent(text: &str) -> Vec<String> {
     let mut counted: BTreeMap<String, usize> = BTreeMap::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase) {
-        let sound =
+        let usable =
             (5..=20).contains(&word.chars().count()) && word.chars().all(char::is_alphabetic);
-        if sound && !COMMON.split(' ').any(|common| common == word) {
+        if usable && !COMMON.split(' ').any(|common| common == word) {
             *counted.entry(word).or_default() += 1;
         }
     }
@@ -75,7 +74,7 @@ fn frequent(text: &str) -> Vec<String> {
         return Vec::new();
     }
     words.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    words.truncate(MOST_WORDS);
+    words.truncate(MAX_WORDS);
     let mut words: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
     words.sort_unstable();
     words.push("the matter at hand".to_owned());

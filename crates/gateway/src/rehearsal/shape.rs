@@ -1,27 +1,27 @@
-//! A value that fits a JSON schema, made up by dice.
+//! Generates a random value that matches a JSON schema.
 
 use assize_llm::Schema;
 use assize_llm::answer::AnswerReader;
 use serde_json::{Map, Value, json};
 
-/// Deeper than this a schema that refers to itself is cut by its smallest value.
+/// Maximum nesting depth: a schema that refers to itself without end is an error.
 const MAX_DEPTH: usize = 24;
 
-/// Longer lists and texts are not made up, nor numbers that a float cannot hold exactly.
-const MOST_ITEMS: u64 = 1000;
-const MOST_CHARS: usize = 100_000;
-const LARGEST_NUMBER: f64 = 9e15;
+/// Limits of generated lists and texts, and of numbers, which a float must represent exactly.
+const MAX_ITEMS: u64 = 1000;
+const MAX_CHARS: usize = 100_000;
+const MAX_NUMBER: f64 = 9e15;
 
-/// A value that fits; an error in words where the schema asks for more than this can make up.
+/// Generates a matching value; the error explains what in the schema is not supported.
 pub(super) fn fill(schema: &Value, dice: &mut fastrand::Rng) -> Result<Value, String> {
     let value = Filler { root: schema, dice }.value(schema, "answer", 0)?;
-    // Whatever was not thought of above is caught here, rather than passed off as valid.
+    // Validation catches schema keywords that the generator does not support.
     let whole =
         Schema::from_value("rehearsal", schema.clone()).map_err(|error| error.to_string())?;
     let reader = AnswerReader::new(&whole).ok_or("the schema is not valid")?;
     match reader.read(&value.to_string()) {
         Ok((value, _)) => Ok(value),
-        Err(reason) => Err(format!("the schema asks for more than it can make up: {reason}")),
+        Err(reason) => Err(format!("the schema needs more than the generator supports: {reason}")),
     }
 }
 
@@ -38,7 +38,7 @@ impl<'s> Filler<'s, '_> {
         let get = |keyword: &str| schema.get(keyword);
         if let Some(reference) = get("$ref").and_then(Value::as_str) {
             let target = reference.strip_prefix('#').and_then(|path| self.root.pointer(path));
-            let target = target.ok_or_else(|| format!("nothing is at `{reference}`"))?;
+            let target = target.ok_or_else(|| format!("unresolved reference `{reference}`"))?;
             return self.value(target, name, depth + 1);
         }
         if let Some(constant) = get("const") {
@@ -60,7 +60,7 @@ impl<'s> Filler<'s, '_> {
         }
         let kind = match get("type") {
             Some(Value::String(kind)) => kind.as_str(),
-            // An optional field is given: an answer that leaves things out shows less.
+            // Optional fields are filled in, because a complete answer is a better example.
             Some(Value::Array(kinds)) => kinds
                 .iter()
                 .filter_map(Value::as_str)
@@ -135,12 +135,12 @@ impl<'s> Filler<'s, '_> {
 
     fn array(&mut self, schema: &'s Value, name: &str, depth: usize) -> Result<Value, String> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
-        let least = bound("minItems").unwrap_or(1);
-        let most = bound("maxItems").unwrap_or_else(|| least.max(3)).max(least);
-        if least > MOST_ITEMS {
-            return Err(format!("it does not make up {least} items"));
+        let min = bound("minItems").unwrap_or(1);
+        let max = bound("maxItems").unwrap_or_else(|| min.max(3)).max(min);
+        if min > MAX_ITEMS {
+            return Err(format!("{min} items are too many to generate"));
         }
-        let count = self.dice.u64(least..=most.min(least + 8));
+        let count = self.dice.u64(min..=max.min(min + 8));
         let any = Value::Bool(true);
         let items = schema.get("items");
         let unique = schema.get("uniqueItems") == Some(&any);
@@ -161,40 +161,40 @@ impl<'s> Filler<'s, '_> {
 
     fn integer(&mut self, schema: &Value) -> Result<Value, String> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-        let within = |number: f64| number.clamp(-LARGEST_NUMBER, LARGEST_NUMBER) as i64;
-        let least = bound("minimum")
+        let within = |number: f64| number.clamp(-MAX_NUMBER, MAX_NUMBER) as i64;
+        let min = bound("minimum")
             .map(f64::ceil)
-            .or_else(|| bound("exclusiveMinimum").map(|least| least.floor() + 1.0))
+            .or_else(|| bound("exclusiveMinimum").map(|min| min.floor() + 1.0))
             .map_or(0, within);
-        let most = bound("maximum")
+        let max = bound("maximum")
             .map(f64::floor)
-            .or_else(|| bound("exclusiveMaximum").map(|most| most.ceil() - 1.0))
-            .map_or_else(|| least.saturating_add(100), within);
-        if most < least {
-            return Err("no integer is between the bounds".to_owned());
+            .or_else(|| bound("exclusiveMaximum").map(|max| max.ceil() - 1.0))
+            .map_or_else(|| min.saturating_add(100), within);
+        if max < min {
+            return Err("no integer lies between the bounds".to_owned());
         }
         let step = bound("multipleOf").map_or(1, within).max(1);
-        let drawn = self.dice.i64(least..=most);
+        let drawn = self.dice.i64(min..=max);
         let floored = drawn - drawn.rem_euclid(step);
-        Ok(json!(if floored < least { floored + step } else { floored }))
+        Ok(json!(if floored < min { floored + step } else { floored }))
     }
 
     fn number(&mut self, schema: &Value) -> Result<Value, String> {
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-        let least = bound("minimum").or(bound("exclusiveMinimum")).unwrap_or(0.0);
-        let most = bound("maximum").or(bound("exclusiveMaximum")).unwrap_or(least + 1.0);
-        if most < least {
-            return Err("no number is between the bounds".to_owned());
+        let min = bound("minimum").or(bound("exclusiveMinimum")).unwrap_or(0.0);
+        let max = bound("maximum").or(bound("exclusiveMaximum")).unwrap_or(min + 1.0);
+        if max < min {
+            return Err("no number lies between the bounds".to_owned());
         }
-        // Two decimals read like an answer; the middle is never on an exclusive bound.
-        let drawn = ((least + (most - least) * self.dice.f64()) * 100.0).round() / 100.0;
-        let inside = least < drawn && drawn < most;
-        Ok(json!(if inside { drawn } else { least + (most - least) / 2.0 }))
+        // Two decimals look natural; the middle is never equal to an exclusive bound.
+        let drawn = ((min + (max - min) * self.dice.f64()) * 100.0).round() / 100.0;
+        let inside = min < drawn && drawn < max;
+        Ok(json!(if inside { drawn } else { min + (max - min) / 2.0 }))
     }
 
     fn string(&mut self, schema: &Value, name: &str) -> Result<Value, String> {
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
-            return Err(format!("it cannot make up text for the pattern `{pattern}`"));
+            return Err(format!("text for the pattern `{pattern}` cannot be generated"));
         }
         match schema.get("format").and_then(Value::as_str) {
             Some("date") => return Ok(json!("2026-01-15")),
@@ -211,14 +211,14 @@ impl<'s> Filler<'s, '_> {
         }
         let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_u64).map(|n| n as usize);
         let mut text = self.words(name);
-        if bound("minLength").is_some_and(|least| least > MOST_CHARS) {
-            return Err("it does not make up texts that long".to_owned());
+        if bound("minLength").is_some_and(|min| min > MAX_CHARS) {
+            return Err("a text of this length cannot be generated".to_owned());
         }
         while text.chars().count() < bound("minLength").unwrap_or(0) {
             text.push_str(", and so on");
         }
-        if let Some(most) = bound("maxLength") {
-            text = text.chars().take(most).collect();
+        if let Some(max) = bound("maxLength") {
+            text = text.chars().take(max).collect();
         }
         Ok(Value::String(text))
     }
@@ -244,9 +244,9 @@ mod tests {
 
     fn any_schema() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
-            (-50i64..50, 0i64..60).prop_map(|(least, more)| json!({"type": "integer", "minimum": least, "maximum": least + more})),
-            (-5i64..5, 1i64..9).prop_map(|(least, more)| json!({"type": "number", "exclusiveMinimum": least, "exclusiveMaximum": least + more})),
-            (0u64..30, 0u64..60).prop_map(|(least, more)| json!({"type": "string", "minLength": least, "maxLength": least + more})),
+            (-50i64..50, 0i64..60).prop_map(|(min, more)| json!({"type": "integer", "minimum": min, "maximum": min + more})),
+            (-5i64..5, 1i64..9).prop_map(|(min, more)| json!({"type": "number", "exclusiveMinimum": min, "exclusiveMaximum": min + more})),
+            (0u64..30, 0u64..60).prop_map(|(min, more)| json!({"type": "string", "minLength": min, "maxLength": min + more})),
             Just(json!({"enum": ["a", 2, null]})),
             Just(json!({"type": ["boolean", "null"]})),
             Just(json!({"type": "string", "format": "date"})),
@@ -254,7 +254,7 @@ mod tests {
         ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
-                (inner.clone(), 0u64..3, 0u64..4).prop_map(|(items, least, more)| json!({"type": "array", "items": items, "minItems": least, "maxItems": least + more})),
+                (inner.clone(), 0u64..3, 0u64..4).prop_map(|(items, min, more)| json!({"type": "array", "items": items, "minItems": min, "maxItems": min + more})),
                 prop::collection::btree_map("[a-z]{1,5}", inner.clone(), 0..4).prop_map(|properties| {
                     let required: Vec<&String> = properties.keys().collect();
                     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_schema_the_answer_fits_it(sub in any_schema(), seed in any::<u64>()) {
+        fn generated_value_matches_any_schema(sub in any_schema(), seed in any::<u64>()) {
             let schema = json!({"type": "object", "properties": {"x": sub}, "required": ["x"]});
             let value = fill(&schema, &mut fastrand::Rng::with_seed(seed));
             prop_assert!(value.is_ok(), "{value:?} for {schema}");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_beyond_reason_are_refused_and_not_counted_out() {
+    fn excessive_bounds_are_rejected() {
         let mut dice = fastrand::Rng::with_seed(1);
         for sub in [
             json!({"type": "integer", "minimum": 1e300, "multipleOf": 10}),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_make_up_it_says() {
+    fn unsupported_schema_keywords_are_reported() {
         let mut dice = fastrand::Rng::with_seed(1);
         let pattern = json!({"type": "object", "properties": {"id": {"type": "string", "pattern": "^[A-Z]{3}$"}}, "required": ["id"]});
         assert!(fill(&pattern, &mut dice).unwrap_err().contains("pattern"));

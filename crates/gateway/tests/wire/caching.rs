@@ -1,32 +1,32 @@
-//! What a provider's cache of prompts makes of calls that share a beginning.
+//! Tests of the cache warm-up for concurrent calls with a shared prompt prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_gateway::Options;
-use assize_llm::{Call, Delta, Model, Prompt, Request};
-use assize_testkit::{Billed, FakeProvider, Kind, Latency, Reply};
+use assize_gateway::GatewayOptions;
+use assize_llm::{CallOptions, Delta, Model, ModelRequest, Prompt};
+use assize_testkit::{BilledTokens, FakeKind, FakeProvider, FakeReply, Latency};
 use tokio::task::JoinSet;
 
 use crate::gateway;
 
-/// A block of so many tokens.
+/// A block with this many tokens.
 fn block(letter: &str, tokens: usize) -> String {
     letter.repeat(4 * tokens)
 }
 
 #[tokio::test]
-async fn one_call_primes_the_beginning_that_the_others_share() {
+async fn one_call_warms_the_cache_for_a_shared_prefix() {
     let latency =
         Latency { to_begin: Duration::from_millis(50), to_end: Duration::from_millis(50) };
-    let fake = FakeProvider::caching(latency, |_, _| Reply::text("Fine."));
-    let gateway = Arc::new(gateway(Kind::Anthropic, &fake, Options::default()));
+    let fake = FakeProvider::caching(latency, |_, _| FakeReply::text("Fine."));
+    let gateway = Arc::new(gateway(FakeKind::Anthropic, &fake, GatewayOptions::default()));
     let mut calls = JoinSet::new();
     for tail in ["1111", "2222", "3333", "4444", "5555"] {
         let gateway = gateway.clone();
         let prompt = Prompt::question(tail).block("pack", block("p", 5000));
         calls.spawn(async move {
-            gateway.generate(&Request::new(prompt), Call::default()).await.unwrap()
+            gateway.generate(&ModelRequest::new(prompt), CallOptions::default()).await.unwrap()
         });
     }
     let answers = calls.join_all().await;
@@ -34,42 +34,45 @@ async fn one_call_primes_the_beginning_that_the_others_share() {
     let read = answers.iter().filter(|answer| answer.usage.unwrap().cached_input == 5000).count();
     assert_eq!((written, read), (1, 4));
     assert!(answers.iter().all(|answer| answer.text == "Fine."));
-    assert_eq!(fake.billed(), Billed { input: 5 * 5001, cached: 4 * 5000, written: 5000 });
-    // Only the one that others wait for has to be streamed.
+    assert_eq!(fake.billed(), BilledTokens { input: 5 * 5001, cached: 4 * 5000, written: 5000 });
+    // Only the call that the others wait for is streamed.
     let streamed = fake.captured().iter().filter(|call| call.body["stream"] == true).count();
     assert_eq!(streamed, 1);
 }
 
 #[tokio::test]
-async fn whoever_listens_hears_the_first_call_as_any_other() {
-    let fake = FakeProvider::caching(Latency::default(), |_, _| Reply::text("One, two, three."));
-    let gateway = gateway(Kind::Anthropic, &fake, Options::default());
-    let heard = std::sync::Mutex::new(String::new());
+async fn warm_up_call_streams_its_text_to_the_caller() {
+    let fake =
+        FakeProvider::caching(Latency::default(), |_, _| FakeReply::text("One, two, three."));
+    let gateway = gateway(FakeKind::Anthropic, &fake, GatewayOptions::default());
+    let received = std::sync::Mutex::new(String::new());
     let on_delta = |delta: Delta<'_>| {
         if let Delta::Text(text) = delta {
-            heard.lock().unwrap().push_str(text);
+            received.lock().unwrap().push_str(text);
         }
     };
-    let request = Request::new(Prompt::question("Well?").block("pack", block("p", 5000)));
-    let call = Call { on_delta: Some(&on_delta), ..Call::default() };
+    let request = ModelRequest::new(Prompt::question("Well?").block("pack", block("p", 5000)));
+    let call = CallOptions { on_delta: Some(&on_delta), ..CallOptions::default() };
     let answer = gateway.generate(&request, call).await.unwrap();
-    assert_eq!(*heard.lock().unwrap(), answer.text);
+    assert_eq!(*received.lock().unwrap(), answer.text);
 }
 
 #[tokio::test]
-async fn a_first_call_that_fails_holds_nobody_back() {
+async fn failed_warm_up_call_does_not_block_the_others() {
     let fake = FakeProvider::caching(Latency::default(), |before, _| match before {
-        0 => Reply::status(400),
-        _ => Reply::text("Fine."),
+        0 => FakeReply::status(400),
+        _ => FakeReply::text("Fine."),
     });
-    let gateway = Arc::new(gateway(Kind::Anthropic, &fake, Options::default()));
+    let gateway = Arc::new(gateway(FakeKind::Anthropic, &fake, GatewayOptions::default()));
     let mut calls = JoinSet::new();
     for tail in ["1111", "2222", "3333"] {
         let gateway = gateway.clone();
         let prompt = Prompt::question(tail).block("pack", block("p", 5000));
-        calls.spawn(async move { gateway.generate(&Request::new(prompt), Call::default()).await });
+        calls.spawn(async move {
+            gateway.generate(&ModelRequest::new(prompt), CallOptions::default()).await
+        });
     }
     let failed = calls.join_all().await.iter().filter(|answer| answer.is_err()).count();
     assert_eq!(failed, 1);
-    assert_eq!(fake.billed(), Billed { input: 2 * 5001, cached: 5000, written: 5000 });
+    assert_eq!(fake.billed(), BilledTokens { input: 2 * 5001, cached: 5000, written: 5000 });
 }

@@ -1,14 +1,14 @@
-//! Deadlines, budgets and repetition with the rehearsal model and a paused clock: no network, no
-//! waiting.
+//! Tests of deadlines, budgets and retries with the rehearsal model and a paused clock, without network or real waits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::{Price, REHEARSAL_LABEL};
-use assize_gateway::{Gateway, Limits, Options, Pacer, Rehearsal, RetryPolicy};
+use assize_gateway::{Gateway, GatewayOptions, RateLimiter, RateLimits, Rehearsal, RetryPolicy};
 use assize_llm::{
-    BudgetError, Call, Caps, Delta, ErrorKind, JsonAsk, Ledger, MemoryLedger, Model, ModelExt,
-    Provenance, Request, Settlement, Totals, Worst,
+    BudgetError, BudgetLedger, BudgetLimits, BudgetTotals, CallMaximum, CallOptions, Delta,
+    ErrorKind, JsonRequest, MemoryBudgetLedger, Model, ModelExt, ModelRequest, Provenance,
+    Settlement,
 };
 use assize_types::{Cancel, Cost, Money};
 use async_trait::async_trait;
@@ -20,11 +20,13 @@ fn slow(seconds: u64) -> Rehearsal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_takes_too_long_is_repeated_and_then_given_up() {
+async fn timed_out_attempts_are_retried_up_to_the_limit() {
     let retry = RetryPolicy { deadline: Duration::from_secs(10_000), ..RetryPolicy::default() };
-    let gateway = Gateway::to_rehearsal(slow(500), Options { retry, ..Options::default() });
+    let gateway =
+        Gateway::to_rehearsal(slow(500), GatewayOptions { retry, ..GatewayOptions::default() });
     let started = Instant::now();
-    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    let error =
+        gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "gave up after 4 attempts: rehearsal did not answer within 120 s"
@@ -38,11 +40,13 @@ async fn an_attempt_that_takes_too_long_is_repeated_and_then_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_ends_the_whole_call() {
+async fn deadline_ends_the_call_with_all_its_retries() {
     let retry = RetryPolicy { deadline: Duration::from_secs(200), ..RetryPolicy::default() };
-    let gateway = Gateway::to_rehearsal(slow(500), Options { retry, ..Options::default() });
+    let gateway =
+        Gateway::to_rehearsal(slow(500), GatewayOptions { retry, ..GatewayOptions::default() });
     let started = Instant::now();
-    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    let error =
+        gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
     assert_eq!((error.kind(), started.elapsed().as_secs()), (ErrorKind::Deadline, 200));
     assert_eq!(
         error.to_string(),
@@ -50,33 +54,33 @@ async fn the_deadline_ends_the_whole_call() {
     );
 }
 
-/// It cannot note anything for the first hour.
+/// Ledger that cannot record calls during the first hour.
 #[derive(Debug)]
-struct HeldUp {
-    begun: Instant,
-    inner: MemoryLedger,
+struct UnavailableLedger {
+    started: Instant,
+    inner: MemoryBudgetLedger,
 }
 
-impl HeldUp {
+impl UnavailableLedger {
     const HOUR: Duration = Duration::from_secs(3600);
 }
 
 #[async_trait]
-impl Ledger for HeldUp {
-    async fn reserve(&self, worst: Worst) -> Result<(), BudgetError> {
+impl BudgetLedger for UnavailableLedger {
+    async fn reserve(&self, worst: CallMaximum) -> Result<(), BudgetError> {
         self.inner.reserve(worst).await
     }
 
-    async fn send(&self, _: Worst) -> Result<u64, BudgetError> {
-        tokio::time::sleep_until(self.begun + Self::HOUR).await;
+    async fn send(&self, _: CallMaximum) -> Result<u64, BudgetError> {
+        tokio::time::sleep_until(self.started + Self::HOUR).await;
         Ok(0)
     }
 
     fn held_up(&self) -> Duration {
-        self.begun.elapsed().min(Self::HOUR)
+        self.started.elapsed().min(Self::HOUR)
     }
 
-    fn settle(&self, worst: Worst, sent: u64, settlement: Settlement) {
+    fn settle(&self, worst: CallMaximum, sent: u64, settlement: Settlement) {
         self.inner.settle(worst, sent, settlement);
     }
 
@@ -84,38 +88,39 @@ impl Ledger for HeldUp {
         self.inner.count_replayed();
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> BudgetTotals {
         self.inner.totals()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_noted_is_not_late_by_that() {
+async fn waiting_for_the_ledger_does_not_count_towards_the_deadline() {
     let retry = RetryPolicy { deadline: Duration::from_secs(200), ..RetryPolicy::default() };
     let options = || {
-        let (begun, inner) = (Instant::now(), MemoryLedger::default());
-        let ledger = Arc::new(HeldUp { begun, inner });
-        Options { retry, ledger, ..Options::default() }
+        let (started, inner) = (Instant::now(), MemoryBudgetLedger::default());
+        let ledger = Arc::new(UnavailableLedger { started, inner });
+        GatewayOptions { retry, ledger, ..GatewayOptions::default() }
     };
     let started = Instant::now();
     let gateway = Gateway::to_rehearsal(slow(100), options());
-    gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap();
-    assert_eq!(started.elapsed(), HeldUp::HOUR + Duration::from_secs(100));
-    // From then on it counts.
+    gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap();
+    assert_eq!(started.elapsed(), UnavailableLedger::HOUR + Duration::from_secs(100));
+    // After the outage, the time counts.
     let started = Instant::now();
     let gateway = Gateway::to_rehearsal(slow(500), options());
-    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    let error =
+        gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
     assert_eq!(started.elapsed().as_secs(), 3600 + 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_call_stops_waiting() {
-    let gateway = Gateway::to_rehearsal(slow(100), Options::default());
+async fn cancelled_call_stops_waiting() {
+    let gateway = Gateway::to_rehearsal(slow(100), GatewayOptions::default());
     let cancel = Cancel::new();
     let started = Instant::now();
-    let request = Request::question("Hi");
-    let call = Call { cancel: cancel.clone(), ..Call::default() };
+    let request = ModelRequest::question("Hi");
+    let call = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let (result, ()) = tokio::join!(gateway.generate(&request, call), async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         cancel.cancel("enough");
@@ -125,17 +130,17 @@ async fn a_cancelled_call_stops_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_at_once_are_bounded() {
-    let pacer = Pacer::new(Limits { concurrency: 4, ..Limits::default() });
-    let options = Options { pacer, ..Options::default() };
+async fn concurrent_calls_are_limited() {
+    let pacer = RateLimiter::new(RateLimits { concurrency: 4, ..RateLimits::default() });
+    let options = GatewayOptions { pacer, ..GatewayOptions::default() };
     let gateway = Arc::new(Gateway::to_rehearsal(slow(10), options));
     let started = Instant::now();
     let mut calls = JoinSet::new();
     for sample in 0..20 {
         let gateway = Arc::clone(&gateway);
         calls.spawn(async move {
-            let request = Request { sample, ..Request::question("Hi") };
-            gateway.generate(&request, Call::default()).await.unwrap()
+            let request = ModelRequest { sample, ..ModelRequest::question("Hi") };
+            gateway.generate(&request, CallOptions::default()).await.unwrap()
         });
     }
     calls.join_all().await;
@@ -143,24 +148,24 @@ async fn calls_at_once_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
-    // A dollar a token: what a call may cost is easy to see.
+async fn budget_is_not_exceeded_by_concurrent_calls() {
+    // One dollar per token, so that costs are easy to check.
     let price = Price::flat(1_000_000.0, 1_000_000.0, 1_000_000.0, 1_000_000.0);
     let cap = Money::from_dollars(12_000.0).unwrap();
-    let ledger = Arc::new(MemoryLedger::new(Caps { cost: Some(cap), tokens: None }));
-    let options = Options {
-        ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-        pacer: Pacer::new(Limits { concurrency: 64, ..Limits::default() }),
+    let ledger = Arc::new(MemoryBudgetLedger::new(BudgetLimits { cost: Some(cap), tokens: None }));
+    let options = GatewayOptions {
+        ledger: Arc::clone(&ledger) as Arc<dyn BudgetLedger>,
+        pacer: RateLimiter::new(RateLimits { concurrency: 64, ..RateLimits::default() }),
         price,
-        ..Options::default()
+        ..GatewayOptions::default()
     };
     let gateway = Arc::new(Gateway::to_rehearsal(slow(1), options));
     let mut calls = JoinSet::new();
     for sample in 0..200 {
         let gateway = Arc::clone(&gateway);
         calls.spawn(async move {
-            let request = Request { sample, max_tokens: 400, ..Request::question("Hi") };
-            gateway.generate(&request, Call::default()).await
+            let request = ModelRequest { sample, max_tokens: 400, ..ModelRequest::question("Hi") };
+            gateway.generate(&request, CallOptions::default()).await
         });
     }
     let (done, stopped): (Vec<_>, Vec<_>) =
@@ -177,18 +182,22 @@ async fn a_budget_is_hard_with_dozens_of_calls_under_way() {
 }
 
 #[tokio::test]
-async fn a_cost_limit_with_an_unknown_price_is_refused_before_anything_is_sent() {
-    let fake = assize_testkit::FakeProvider::scripted(assize_testkit::Kind::Groq, []);
-    let mut endpoint = crate::endpoint(assize_testkit::Kind::Groq, &fake);
+async fn cost_limit_with_an_unknown_price_is_rejected_before_sending() {
+    let fake = assize_testkit::FakeProvider::scripted(assize_testkit::FakeKind::Groq, []);
+    let mut endpoint = crate::endpoint(assize_testkit::FakeKind::Groq, &fake);
     endpoint.model = "mystery".to_owned();
-    let caps = Caps { cost: Money::from_dollars(1.0), tokens: None };
-    let options = Options { ledger: Arc::new(MemoryLedger::new(caps)), ..Options::default() };
+    let caps = BudgetLimits { cost: Money::from_dollars(1.0), tokens: None };
+    let options = GatewayOptions {
+        ledger: Arc::new(MemoryBudgetLedger::new(caps)),
+        ..GatewayOptions::default()
+    };
     let client = assize_gateway::HttpClient::new();
     let gateway = Gateway::to_provider(&client, endpoint, options);
-    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    let error =
+        gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a cost limit cannot be kept with a model whose price is unknown"
+        "a cost limit cannot be enforced for a model whose price is unknown"
     );
     assert!(
         error.hint.as_deref().unwrap().contains("[prices.\"mystery\"]"),
@@ -199,10 +208,10 @@ async fn a_cost_limit_with_an_unknown_price_is_refused_before_anything_is_sent()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rehearsal_is_deterministic_seeded_and_labelled() {
+async fn rehearsal_answers_are_deterministic_seeded_and_labelled() {
     let ask = |rehearsal: Rehearsal, question: &'static str| async move {
-        let gateway = Gateway::to_rehearsal(rehearsal, Options::default());
-        gateway.generate(&Request::question(question), Call::default()).await.unwrap()
+        let gateway = Gateway::to_rehearsal(rehearsal, GatewayOptions::default());
+        gateway.generate(&ModelRequest::question(question), CallOptions::default()).await.unwrap()
     };
     let one = ask(Rehearsal::default(), "Should we open a factory?").await;
     let same = ask(Rehearsal::default(), "Should we open a factory?").await;
@@ -216,33 +225,34 @@ async fn the_rehearsal_is_deterministic_seeded_and_labelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rehearsed_faults_are_repeated_like_real_ones_and_streams_restart() {
+async fn simulated_faults_are_retried_and_streams_restart() {
     let rehearsal = Rehearsal { fault_rate: 0.5, latency: Duration::from_millis(80), seed: 1 };
     let retry = RetryPolicy {
         retries: 40,
         deadline: Duration::from_secs(10_000),
         ..RetryPolicy::default()
     };
-    let gateway = Gateway::to_rehearsal(rehearsal, Options { retry, ..Options::default() });
+    let gateway =
+        Gateway::to_rehearsal(rehearsal, GatewayOptions { retry, ..GatewayOptions::default() });
     let (mut attempts, mut restarts) = (0, 0);
     for sample in 0..40 {
-        let heard = std::sync::Mutex::new((String::new(), 0));
+        let received = std::sync::Mutex::new((String::new(), 0));
         let on_delta = |delta: Delta<'_>| {
-            let (text, restarts) = &mut *heard.lock().unwrap();
+            let (text, restarts) = &mut *received.lock().unwrap();
             match delta {
                 Delta::Text(more) => text.push_str(more),
-                Delta::Working => panic!("the answer is text"),
+                Delta::Working => panic!("unexpected progress without text"),
                 Delta::Restart => {
                     text.clear();
                     *restarts += 1;
                 }
             }
         };
-        let request = Request { sample, ..Request::question("Say something longer") };
-        let call = Call { on_delta: Some(&on_delta), ..Call::default() };
+        let request = ModelRequest { sample, ..ModelRequest::question("Say something longer") };
+        let call = CallOptions { on_delta: Some(&on_delta), ..CallOptions::default() };
         let response = gateway.generate(&request, call).await.unwrap();
-        let (text, again) = heard.into_inner().unwrap();
-        assert_eq!(response.text, text, "after a restart the answer comes whole");
+        let (text, again) = received.into_inner().unwrap();
+        assert_eq!(response.text, text, "after a restart the whole answer is streamed");
         assert_eq!(response.attempts, again + 1);
         attempts += response.attempts;
         restarts += again;
@@ -252,7 +262,7 @@ async fn rehearsed_faults_are_repeated_like_real_ones_and_streams_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rehearsal_answers_typed_requests_validly() {
+async fn rehearsal_answers_match_the_requested_schema() {
     #[derive(Debug, Clone, PartialEq, serde::Deserialize, schemars::JsonSchema)]
     struct Score {
         #[schemars(range(min = 1, max = 10))]
@@ -266,11 +276,13 @@ async fn the_rehearsal_answers_typed_requests_validly() {
         Expand { market: String },
         Hold,
     }
-    let gateway = Gateway::to_rehearsal(Rehearsal::default(), Options::default());
+    let gateway = Gateway::to_rehearsal(Rehearsal::default(), GatewayOptions::default());
     for sample in 0..50 {
-        let request = Request { sample, ..Request::question("Score it") };
-        let answer =
-            gateway.generate_json(JsonAsk::<Score>::new(request), Call::default()).await.unwrap();
+        let request = ModelRequest { sample, ..ModelRequest::question("Score it") };
+        let answer = gateway
+            .generate_json(JsonRequest::<Score>::new(request), CallOptions::default())
+            .await
+            .unwrap();
         assert_eq!(answer.provenance, Provenance::Native);
         assert!((1..=10).contains(&answer.value.impact));
     }

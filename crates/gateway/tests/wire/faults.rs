@@ -1,43 +1,47 @@
-//! Faults on the wire: what is repeated, how long it waits, what the user reads.
+//! Tests of network and server faults: retries, waits and error messages.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assize_config::Provider;
-use assize_gateway::{Endpoint, Gateway, HttpClient, Options};
-use assize_llm::{Call, Delta, ErrorKind, Model, ModelError, Request, Response, Totals};
-use assize_testkit::{Answer, AnswerStop, FakeProvider, Kind, Reply};
+use assize_gateway::{Endpoint, Gateway, GatewayOptions, HttpClient};
+use assize_llm::{
+    BudgetTotals, CallOptions, Delta, ErrorKind, Model, ModelError, ModelRequest, ModelResponse,
+};
+use assize_testkit::{FakeAnswer, FakeKind, FakeProvider, FakeReply, FakeStop};
 use assize_types::Cancel;
 
-use crate::{HeldClock, endpoint, gateway, hearing, pass};
+use crate::{HeldClock, endpoint, gateway, observed, pass};
 
-/// What came of a call: its outcome, the waits between attempts, and the requests the fake got.
+/// Result of a call, with the waits between attempts and the number of requests that the fake received.
 struct Outcome {
-    result: Result<Response, ModelError>,
+    result: Result<ModelResponse, ModelError>,
     waits: Vec<Duration>,
     reasons: Vec<String>,
     requests: usize,
-    totals: Totals,
+    totals: BudgetTotals,
     base_url: String,
 }
 
-/// Asks a fake with this script, letting every wait pass at once.
-async fn call(kind: Kind, script: Vec<Reply>, stream: bool) -> Outcome {
+/// Calls a fake provider with this script; every wait passes at once.
+async fn call(kind: FakeKind, script: Vec<FakeReply>, stream: bool) -> Outcome {
     let _clock = HeldClock::hold();
     let fake = FakeProvider::scripted(kind, script);
-    let (options, mut waiting) = hearing(Options::default());
+    let (options, mut waiting) = observed(GatewayOptions::default());
     let gateway = gateway(kind, &fake, options);
     let quiet = |_: Delta<'_>| {};
-    let request = Request::question("Hi");
-    let asking = gateway
-        .generate(&request, Call { on_delta: stream.then_some(&quiet as _), ..Call::default() });
-    tokio::pin!(asking);
+    let request = ModelRequest::question("Hi");
+    let answer = gateway.generate(
+        &request,
+        CallOptions { on_delta: stream.then_some(&quiet as _), ..CallOptions::default() },
+    );
+    tokio::pin!(answer);
     let mut waits = Vec::new();
     let mut reasons = Vec::new();
     let result = loop {
         tokio::select! {
-            result = &mut asking => break result,
+            result = &mut answer => break result,
             Some((wait, reason)) = waiting.recv() => {
                 waits.push(wait);
                 reasons.push(reason);
@@ -61,21 +65,21 @@ fn seconds(seconds: u64) -> Vec<(&'static str, String)> {
 
 const ANTHROPIC_ERROR: &str = r#"{"type":"error","error":{"type":"T","message":"M"}}"#;
 
-fn status(code: u16) -> Reply {
-    Reply::Status(code, vec![], ANTHROPIC_ERROR.to_owned())
+fn status(code: u16) -> FakeReply {
+    FakeReply::Status(code, vec![], ANTHROPIC_ERROR.to_owned())
 }
 
-/// One line for each fault: how often it was asked, what was waited for, how it ended.
-async fn line(name: &str, faults: Vec<Reply>, stream: bool) -> String {
+/// One line per fault: number of requests, waits, and the result.
+async fn line(name: &str, faults: Vec<FakeReply>, stream: bool) -> String {
     let mut script = faults;
-    script.push(Reply::text("fine"));
+    script.push(FakeReply::text("fine"));
     let Outcome { result, waits, reasons, requests, base_url, .. } =
-        call(Kind::Anthropic, script, stream).await;
+        call(FakeKind::Anthropic, script, stream).await;
     let waits: Vec<String> = waits
         .iter()
         .enumerate()
         .map(|(index, wait)| {
-            // Our own waits are drawn from a range; the provider's are obeyed to the second.
+            // The retry policy's waits are random within a range; those of the provider are exact.
             let bound = Duration::from_millis(500 << index);
             if *wait >= bound / 2 && *wait <= bound {
                 format!("≤{bound:?}")
@@ -97,155 +101,162 @@ async fn line(name: &str, faults: Vec<Reply>, stream: bool) -> String {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_answer() {
+async fn each_fault_is_retried_or_reported() {
     let later = httpdate_in(9);
     let now = httpdate_in(0);
-    let long = Answer::text("x".repeat(60));
+    let long = FakeAnswer::text("x".repeat(60));
     let lines = [
         line("408", vec![status(408)], false).await,
         line("429", vec![status(429)], false).await,
-        line("429, retry-after 7", vec![Reply::Status(429, seconds(7), ANTHROPIC_ERROR.into())], false).await,
-        line("429, retry-after a date", vec![Reply::Status(429, vec![("date", now), ("retry-after", later)], ANTHROPIC_ERROR.into())], false).await,
-        line("429, retry-after beyond the deadline", vec![Reply::Status(429, seconds(3600), ANTHROPIC_ERROR.into())], false).await,
+        line("429, retry-after 7", vec![FakeReply::Status(429, seconds(7), ANTHROPIC_ERROR.into())], false).await,
+        line("429, retry-after a date", vec![FakeReply::Status(429, vec![("date", now), ("retry-after", later)], ANTHROPIC_ERROR.into())], false).await,
+        line("429, retry-after beyond the deadline", vec![FakeReply::Status(429, seconds(3600), ANTHROPIC_ERROR.into())], false).await,
         line("500", vec![status(500)], false).await,
-        line("502, an HTML page", vec![Reply::Status(502, vec![], "<html>Bad gateway</html>".into())], false).await,
+        line("502, an HTML page", vec![FakeReply::Status(502, vec![], "<html>Bad gateway</html>".into())], false).await,
         line("503", vec![status(503)], false).await,
         line("529", vec![status(529)], false).await,
-        line("500 for ever", vec![status(500), status(500), status(500), status(500)], false).await,
+        line("500 every time", vec![status(500), status(500), status(500), status(500)], false).await,
         line("400", vec![status(400)], false).await,
         line("401", vec![status(401)], false).await,
         line("403", vec![status(403)], false).await,
         line("404", vec![status(404)], false).await,
         line("413", vec![status(413)], false).await,
-        line("400, no credit", vec![Reply::Status(400, vec![], ANTHROPIC_ERROR.replace('M', "Your credit balance is too low to access the Anthropic API."))], false).await,
-        line("400, prompt too long", vec![Reply::Status(400, vec![], ANTHROPIC_ERROR.replace('M', "prompt is too long: 210000 tokens > 200000 maximum"))], false).await,
-        line("301", vec![Reply::Status(301, vec![("location", "https://elsewhere.example/".into())], String::new())], false).await,
-        line("closed without an answer", vec![Reply::Close], false).await,
-        line("not JSON", vec![Reply::Status(200, vec![], "<html>hello</html>".into())], false).await,
-        line("another JSON", vec![Reply::Status(200, vec![], r#"{"hello": 1}"#.into())], false).await,
-        line("JSON cut off", vec![Reply::CutBody(Answer::text("fine"), 80)], false).await,
-        line("an empty answer", vec![Reply::text("")], false).await,
-        line("a body without end", vec![Reply::Endless], false).await,
-        line("reset in the body", vec![Reply::ResetAfter(long.clone(), 1)], false).await,
-        line("a stream without end", vec![Reply::Endless], true).await,
-        line("a stream that ends early", vec![Reply::EndAfter(long, 4)], true).await,
-        line("an error in the stream", vec![Reply::Status(200, vec![], "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n".into())], true).await,
-        line("a refusal", vec![Reply::Answer(Answer::text("I would rather not.").stopped(AnswerStop::Refusal))], false).await,
-        line("cut off at max_tokens", vec![Reply::Answer(Answer::text("And so").stopped(AnswerStop::Length))], false).await,
-        line("garbage in the stream", vec![Reply::Status(200, vec![], "data: {oops\n\n".into())], true).await,
+        line("400, no credit", vec![FakeReply::Status(400, vec![], ANTHROPIC_ERROR.replace('M', "Your credit balance is too low to access the Anthropic API."))], false).await,
+        line("400, prompt too long", vec![FakeReply::Status(400, vec![], ANTHROPIC_ERROR.replace('M', "prompt is too long: 210000 tokens > 200000 maximum"))], false).await,
+        line("301", vec![FakeReply::Status(301, vec![("location", "https://elsewhere.example/".into())], String::new())], false).await,
+        line("closed without an answer", vec![FakeReply::Close], false).await,
+        line("not JSON", vec![FakeReply::Status(200, vec![], "<html>hello</html>".into())], false).await,
+        line("another JSON", vec![FakeReply::Status(200, vec![], r#"{"hello": 1}"#.into())], false).await,
+        line("JSON cut off", vec![FakeReply::CutBody(FakeAnswer::text("fine"), 80)], false).await,
+        line("an empty answer", vec![FakeReply::text("")], false).await,
+        line("a body without end", vec![FakeReply::Endless], false).await,
+        line("reset in the body", vec![FakeReply::ResetAfter(long.clone(), 1)], false).await,
+        line("a stream without end", vec![FakeReply::Endless], true).await,
+        line("a stream that ends early", vec![FakeReply::EndAfter(long, 4)], true).await,
+        line("an error in the stream", vec![FakeReply::Status(200, vec![], "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n".into())], true).await,
+        line("a refusal", vec![FakeReply::Answer(FakeAnswer::text("I would rather not.").stopped(FakeStop::Refusal))], false).await,
+        line("cut off at max_tokens", vec![FakeReply::Answer(FakeAnswer::text("And so").stopped(FakeStop::Length))], false).await,
+        line("garbage in the stream", vec![FakeReply::Status(200, vec![], "data: {oops\n\n".into())], true).await,
     ];
     insta::assert_snapshot!(lines.join("\n"));
 }
 
 fn httpdate_in(seconds: u64) -> String {
-    // A fixed clock for both headers: only their difference counts.
+    // Both headers use a fixed clock: only their difference matters.
     format!("Sun, 06 Nov 1994 08:49:{:02} GMT", 30 + seconds)
 }
 
 #[tokio::test]
-async fn what_fails_after_the_provider_has_begun_counts_as_lost() {
+async fn failure_after_the_provider_accepted_the_call_counts_as_lost() {
     let overloaded = "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     for (reply, stream, lost) in [
-        (Reply::Status(200, vec![], overloaded.into()), true, 1),
-        (Reply::Status(200, vec![], "<html>".into()), false, 1),
-        (Reply::Status(504, vec![], String::new()), false, 1),
-        (Reply::Status(529, vec![], String::new()), false, 0),
-        (Reply::Status(429, vec![], String::new()), false, 0),
+        (FakeReply::Status(200, vec![], overloaded.into()), true, 1),
+        (FakeReply::Status(200, vec![], "<html>".into()), false, 1),
+        (FakeReply::Status(504, vec![], String::new()), false, 1),
+        (FakeReply::Status(529, vec![], String::new()), false, 0),
+        (FakeReply::Status(429, vec![], String::new()), false, 0),
     ] {
         let shown = format!("{reply:?}");
-        let outcome = call(Kind::Anthropic, vec![reply, Reply::text("fine")], stream).await;
+        let outcome = call(FakeKind::Anthropic, vec![reply, FakeReply::text("fine")], stream).await;
         outcome.result.unwrap();
         assert_eq!((outcome.totals.calls, outcome.totals.lost_calls), (1, lost), "{shown}");
     }
 }
 
 #[tokio::test]
-async fn a_limit_told_with_a_refusal_holds_the_next_attempt_back() {
+async fn rate_limit_reported_with_an_error_delays_the_retry() {
     let left = vec![
         ("x-ratelimit-remaining-requests", "0".to_owned()),
         ("x-ratelimit-reset-requests", "20s".to_owned()),
     ];
-    let script = vec![Reply::Status(429, left, "{}".into()), Reply::text("fine")];
-    let outcome = call(Kind::OpenAi, script, false).await;
+    let script = vec![FakeReply::Status(429, left, "{}".into()), FakeReply::text("fine")];
+    let outcome = call(FakeKind::OpenAi, script, false).await;
     outcome.result.unwrap();
     let waited: u64 = outcome.waits.iter().map(Duration::as_millis).sum::<u128>() as u64;
     assert!((19_900..=20_100).contains(&waited), "{:?}", outcome.waits);
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_repeated_is_sent_once() {
+async fn final_errors_are_not_retried() {
     for code in [400, 401, 403, 404, 413] {
-        let outcome = call(Kind::OpenAi, vec![Reply::status(code)], false).await;
+        let outcome = call(FakeKind::OpenAi, vec![FakeReply::status(code)], false).await;
         assert_eq!((outcome.requests, outcome.waits.len()), (1, 0), "{code}");
         assert_eq!(outcome.result.unwrap_err().status, Some(code));
     }
     let quota = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
-    let outcome = call(Kind::OpenAi, vec![Reply::Status(429, vec![], quota.into())], false).await;
-    assert_eq!(outcome.requests, 1, "a spend limit is no rate limit");
+    let outcome =
+        call(FakeKind::OpenAi, vec![FakeReply::Status(429, vec![], quota.into())], false).await;
+    assert_eq!(outcome.requests, 1, "a spend limit is not a rate limit");
     assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::SpendLimit);
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_is_started_anew_and_says_so() {
+async fn broken_stream_is_restarted_and_reports_the_restart() {
     for kind in crate::KINDS {
         let _clock = HeldClock::hold();
         let fake = FakeProvider::scripted(
             kind,
-            [Reply::ResetAfter(Answer::text("never heard out"), 5), Reply::text("fine")],
+            [
+                FakeReply::ResetAfter(FakeAnswer::text("never heard out"), 5),
+                FakeReply::text("fine"),
+            ],
         );
-        let (options, mut waiting) = hearing(Options::default());
+        let (options, mut waiting) = observed(GatewayOptions::default());
         let gateway = gateway(kind, &fake, options);
-        let heard = Mutex::new(Vec::new());
+        let received = Mutex::new(Vec::new());
         let on_delta = |delta: Delta<'_>| {
             // The fake breaks the connection only once a part of the answer has arrived.
             fake.reset_now();
-            heard.lock().unwrap().push(match delta {
+            received.lock().unwrap().push(match delta {
                 Delta::Text(text) => text.to_owned(),
                 Delta::Working => "WORKING".to_owned(),
                 Delta::Restart => "RESTART".to_owned(),
             });
         };
-        let request = Request::question("Hi");
-        let asking =
-            gateway.generate(&request, Call { on_delta: Some(&on_delta), ..Call::default() });
-        tokio::pin!(asking);
+        let request = ModelRequest::question("Hi");
+        let answer = gateway.generate(
+            &request,
+            CallOptions { on_delta: Some(&on_delta), ..CallOptions::default() },
+        );
+        tokio::pin!(answer);
         let response = loop {
             tokio::select! {
-                result = &mut asking => break result.unwrap(),
+                result = &mut answer => break result.unwrap(),
                 Some((wait, _)) = waiting.recv() => pass(wait).await,
             }
         };
-        let heard = heard.lock().unwrap().clone();
-        let restart = heard.iter().position(|piece| piece == "RESTART").expect("a restart");
+        let received = received.lock().unwrap().clone();
+        let restart = received.iter().position(|piece| piece == "RESTART").expect("a restart");
         assert!(
-            restart > 0 && "never heard out".starts_with(&heard[..restart].concat()),
-            "{heard:?}"
+            restart > 0 && "never heard out".starts_with(&received[..restart].concat()),
+            "{received:?}"
         );
-        assert_eq!(heard[restart + 1..].concat(), "fine", "{kind:?}");
+        assert_eq!(received[restart + 1..].concat(), "fine", "{kind:?}");
         assert_eq!((response.text.as_str(), response.attempts), ("fine", 2));
         let totals = gateway.ledger().totals();
         assert_eq!(
             (totals.calls, totals.lost_calls),
             (1, 1),
-            "what may have been charged is counted"
+            "a call that may have been charged is counted"
         );
     }
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_on() {
+async fn silent_server_times_out_and_is_retried() {
     let _clock = HeldClock::hold();
-    let fake = FakeProvider::scripted(Kind::Anthropic, [Reply::Hang, Reply::text("fine")]);
-    let (options, mut waiting) = hearing(Options::default());
-    let gateway = gateway(Kind::Anthropic, &fake, options);
-    let request = Request::question("Hi");
-    let asking = gateway.generate(&request, Call::default());
-    tokio::pin!(asking);
+    let fake =
+        FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang, FakeReply::text("fine")]);
+    let (options, mut waiting) = observed(GatewayOptions::default());
+    let gateway = gateway(FakeKind::Anthropic, &fake, options);
+    let request = ModelRequest::question("Hi");
+    let answer = gateway.generate(&request, CallOptions::default());
+    tokio::pin!(answer);
     let mut advanced = false;
     let response = loop {
         tokio::select! {
             biased;
-            result = &mut asking => break result.unwrap(),
+            result = &mut answer => break result.unwrap(),
             Some((wait, _)) = waiting.recv() => pass(wait).await,
             () = arrived(&fake), if !advanced => {
                 advanced = true;
@@ -258,30 +269,31 @@ async fn a_server_that_says_nothing_is_given_up_on() {
 }
 
 #[tokio::test]
-async fn a_stream_that_falls_silent_is_given_up_on() {
+async fn silent_stream_times_out_and_is_retried() {
     let _clock = HeldClock::hold();
     let fake = FakeProvider::scripted(
-        Kind::OpenAi,
-        [Reply::SilentAfter(Answer::text("and then…"), 3), Reply::text("fine")],
+        FakeKind::OpenAi,
+        [FakeReply::SilentAfter(FakeAnswer::text("and then…"), 3), FakeReply::text("fine")],
     );
-    let (options, mut waiting) = hearing(Options::default());
-    let gateway = gateway(Kind::OpenAi, &fake, options);
-    let (hear, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (options, mut waiting) = observed(GatewayOptions::default());
+    let gateway = gateway(FakeKind::OpenAi, &fake, options);
+    let (send, mut received) = tokio::sync::mpsc::unbounded_channel();
     let on_delta = move |_: Delta<'_>| {
-        let _ = hear.send(());
+        let _ = send.send(());
     };
-    let request = Request::question("Hi");
-    let asking = gateway.generate(&request, Call { on_delta: Some(&on_delta), ..Call::default() });
-    tokio::pin!(asking);
+    let request = ModelRequest::question("Hi");
+    let answer = gateway
+        .generate(&request, CallOptions { on_delta: Some(&on_delta), ..CallOptions::default() });
+    tokio::pin!(answer);
     let mut pieces = 0;
     let response = loop {
         tokio::select! {
             biased;
-            result = &mut asking => break result.unwrap(),
+            result = &mut answer => break result.unwrap(),
             Some((wait, _)) = waiting.recv() => pass(wait).await,
-            Some(()) = heard.recv() => {
+            Some(()) = received.recv() => {
                 pieces += 1;
-                // The opening piece has no text; of the next two, the second is the last before silence.
+                // The opening piece has no text; the second piece with text is the last one before the silence.
                 if pieces == 2 {
                     pass(Duration::from_secs(121)).await;
                 }
@@ -298,20 +310,20 @@ async fn arrived(fake: &FakeProvider) {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_what_to_do() {
+async fn unreachable_server_is_reported_with_a_hint() {
     let _clock = HeldClock::hold();
-    // A port that was free a moment ago.
+    // A port on which nothing listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nowhere =
         Endpoint { base_url: format!("http://{free}"), ..Endpoint::new(Provider::Ollama) };
-    let (options, mut waiting) = hearing(Options::default());
+    let (options, mut waiting) = observed(GatewayOptions::default());
     let gateway = Gateway::to_provider(&HttpClient::new(), nowhere, options);
-    let request = Request::question("Hi");
-    let asking = gateway.generate(&request, Call::default());
-    tokio::pin!(asking);
+    let request = ModelRequest::question("Hi");
+    let answer = gateway.generate(&request, CallOptions::default());
+    tokio::pin!(answer);
     let error = loop {
         tokio::select! {
-            result = &mut asking => break result.unwrap_err(),
+            result = &mut answer => break result.unwrap_err(),
             Some((wait, _)) = waiting.recv() => pass(wait).await,
         }
     };
@@ -325,12 +337,12 @@ async fn nobody_there_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_ends_at_once_and_says_why() {
-    let fake = FakeProvider::scripted(Kind::Anthropic, [Reply::Hang]);
-    let gateway = gateway(Kind::Anthropic, &fake, Options::default());
+async fn cancelled_call_ends_at_once_with_the_reason() {
+    let fake = FakeProvider::scripted(FakeKind::Anthropic, [FakeReply::Hang]);
+    let gateway = gateway(FakeKind::Anthropic, &fake, GatewayOptions::default());
     let cancel = Cancel::new();
-    let request = Request::question("Hi");
-    let call = Call { cancel: cancel.clone(), ..Call::default() };
+    let request = ModelRequest::question("Hi");
+    let call = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let (result, ()) = tokio::join!(gateway.generate(&request, call), async {
         arrived(&fake).await;
         cancel.cancel("interrupted by the user");
@@ -341,32 +353,32 @@ async fn a_cancelled_call_ends_at_once_and_says_why() {
         (ErrorKind::Cancelled, "interrupted by the user")
     );
     assert_eq!(gateway.ledger().totals().lost_calls, 1);
-    let call = Call { cancel, ..Call::default() };
+    let call = CallOptions { cancel, ..CallOptions::default() };
     gateway.generate(&request, call).await.unwrap_err();
-    assert_eq!(fake.captured().len(), 1, "after that nothing is sent");
+    assert_eq!(fake.captured().len(), 1, "nothing is sent after the cancellation");
 }
 
 #[tokio::test]
-async fn what_the_provider_says_is_left_holds_later_calls_back() {
+async fn reported_remaining_limit_delays_later_calls() {
     let _clock = HeldClock::hold();
     let left = vec![
         ("x-ratelimit-remaining-requests", "0".to_owned()),
         ("x-ratelimit-reset-requests", "20s".to_owned()),
     ];
     let fake = FakeProvider::scripted(
-        Kind::OpenAi,
-        [Reply::WithHeaders(Answer::text("one"), left), Reply::text("two")],
+        FakeKind::OpenAi,
+        [FakeReply::WithHeaders(FakeAnswer::text("one"), left), FakeReply::text("two")],
     );
-    let (options, mut waiting) = hearing(Options::default());
-    let gateway = gateway(Kind::OpenAi, &fake, options);
-    let request = Request::question("Hi");
-    gateway.generate(&request, Call::default()).await.unwrap();
+    let (options, mut waiting) = observed(GatewayOptions::default());
+    let gateway = gateway(FakeKind::OpenAi, &fake, options);
+    let request = ModelRequest::question("Hi");
+    gateway.generate(&request, CallOptions::default()).await.unwrap();
     let started = AtomicBool::new(false);
-    let asking = gateway.generate(&request, Call::default());
-    tokio::pin!(asking);
+    let answer = gateway.generate(&request, CallOptions::default());
+    tokio::pin!(answer);
     let response = loop {
         tokio::select! {
-            result = &mut asking => break result.unwrap(),
+            result = &mut answer => break result.unwrap(),
             Some((wait, _)) = waiting.recv() => {
                 started.store(true, Ordering::Relaxed);
                 assert_eq!((wait.as_secs(), fake.captured().len()), (20, 1));
@@ -379,13 +391,14 @@ async fn what_the_provider_says_is_left_holds_later_calls_back() {
 }
 
 #[tokio::test]
-async fn no_key_is_ever_shown() {
+async fn key_is_removed_from_errors_and_debug_output() {
     let echo = r#"{"error":{"message":"bad key sk-test-0123456789abcdef given"}}"#.to_owned();
-    let fake = FakeProvider::scripted(Kind::Groq, [Reply::Status(401, vec![], echo)]);
-    let mut endpoint = endpoint(Kind::Groq, &fake);
+    let fake = FakeProvider::scripted(FakeKind::Groq, [FakeReply::Status(401, vec![], echo)]);
+    let mut endpoint = endpoint(FakeKind::Groq, &fake);
     endpoint.key_source = "GROQ_API_KEY".to_owned();
-    let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, Options::default());
-    let error = gateway.generate(&Request::question("Hi"), Call::default()).await.unwrap_err();
+    let gateway = Gateway::to_provider(&HttpClient::new(), endpoint, GatewayOptions::default());
+    let error =
+        gateway.generate(&ModelRequest::question("Hi"), CallOptions::default()).await.unwrap_err();
     let shown = format!("{error} {error:?} {gateway:?}");
     assert!(!shown.contains("0123456789"), "{shown}");
     assert!(error.to_string().contains("bad key *** given"));

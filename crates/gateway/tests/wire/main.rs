@@ -1,4 +1,4 @@
-//! The gateway over real HTTP, against fakes on loopback.
+//! Tests of the gateway over real HTTP, against fake providers on loopback.
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they fail")]
 
@@ -12,41 +12,47 @@ mod providers;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use assize_config::{Provider, Secret};
-use assize_gateway::{Endpoint, Event, Gateway, HttpClient, Options};
-use assize_testkit::{FakeProvider, Kind};
+use assize_config::{ApiKey, Provider};
+use assize_gateway::{CallEvent, Endpoint, Gateway, GatewayOptions, HttpClient};
+use assize_testkit::{FakeKind, FakeProvider};
 
-pub(crate) fn provider_of(kind: Kind) -> Provider {
+pub(crate) fn provider_of(kind: FakeKind) -> Provider {
     match kind {
-        Kind::Anthropic => Provider::Anthropic,
-        Kind::OpenAi => Provider::OpenAi,
-        Kind::Groq => Provider::Groq,
-        Kind::OpenRouter => Provider::OpenRouter,
-        Kind::Google => Provider::Google,
-        Kind::Ollama => Provider::Ollama,
+        FakeKind::Anthropic => Provider::Anthropic,
+        FakeKind::OpenAi => Provider::OpenAi,
+        FakeKind::Groq => Provider::Groq,
+        FakeKind::OpenRouter => Provider::OpenRouter,
+        FakeKind::Google => Provider::Google,
+        FakeKind::Ollama => Provider::Ollama,
     }
 }
 
-pub(crate) const KINDS: [Kind; 6] =
-    [Kind::Anthropic, Kind::OpenAi, Kind::Groq, Kind::OpenRouter, Kind::Google, Kind::Ollama];
+pub(crate) const KINDS: [FakeKind; 6] = [
+    FakeKind::Anthropic,
+    FakeKind::OpenAi,
+    FakeKind::Groq,
+    FakeKind::OpenRouter,
+    FakeKind::Google,
+    FakeKind::Ollama,
+];
 
-/// The endpoint of a fake, with the provider's default model.
-pub(crate) fn endpoint(kind: Kind, fake: &FakeProvider) -> Endpoint {
+/// Endpoint of a fake provider, with the provider's default model.
+pub(crate) fn endpoint(kind: FakeKind, fake: &FakeProvider) -> Endpoint {
     Endpoint {
         base_url: fake.base_url(),
-        key: Some(Secret::new(fake.key())),
+        key: Some(ApiKey::new(fake.key())),
         ..Endpoint::new(provider_of(kind))
     }
 }
 
-pub(crate) fn gateway(kind: Kind, fake: &FakeProvider, options: Options) -> Gateway {
+pub(crate) fn gateway(kind: FakeKind, fake: &FakeProvider, options: GatewayOptions) -> Gateway {
     Gateway::to_provider(&HttpClient::new(), endpoint(kind, fake), options)
 }
 
-/// Holds the clock still while real sockets are in use: time passes only when a test says so.
+/// Stops tokio's clock while real sockets are in use: time passes only when a test calls [`pass`].
 ///
-/// A paused clock would jump ahead whenever the runtime waits for a socket. It does not while a
-/// blocking task is alive, so one is kept alive.
+/// A paused clock would jump ahead whenever the runtime waits for a socket, but not while a blocking task is alive. So
+/// the clock keeps a blocking task alive.
 pub(crate) struct HeldClock {
     _release: mpsc::Sender<()>,
 }
@@ -66,22 +72,22 @@ impl Drop for HeldClock {
     }
 }
 
-/// Lets time pass: a little more than asked, since timers fire at whole milliseconds.
+/// Advances the clock by a little more than `time`, since timers fire at whole milliseconds.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::advance(time + Duration::from_millis(2)).await;
 }
 
-/// Options whose waits are heard: how long each is, and why.
-pub(crate) fn hearing(
-    options: Options,
-) -> (Options, tokio::sync::mpsc::UnboundedReceiver<(Duration, String)>) {
+/// Adds an observer to the options; the receiver gets the length and the reason of each wait.
+pub(crate) fn observed(
+    options: GatewayOptions,
+) -> (GatewayOptions, tokio::sync::mpsc::UnboundedReceiver<(Duration, String)>) {
     let (send, receive) = tokio::sync::mpsc::unbounded_channel();
-    let observer = Arc::new(move |event: &Event| {
-        let heard = match event {
-            Event::Retry { wait, reason, .. } => (*wait, reason.clone()),
-            Event::Paced { wait } => (*wait, "paced".to_owned()),
+    let observer = Arc::new(move |event: &CallEvent| {
+        let wait = match event {
+            CallEvent::Retry { wait, reason, .. } => (*wait, reason.clone()),
+            CallEvent::Paced { wait } => (*wait, "paced".to_owned()),
         };
-        let _ = send.send(heard);
+        let _ = send.send(wait);
     });
-    (Options { observer: Some(observer), ..options }, receive)
+    (GatewayOptions { observer: Some(observer), ..options }, receive)
 }

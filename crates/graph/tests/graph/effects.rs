@@ -1,11 +1,11 @@
-//! Effects: done once, told once, refused when they have changed.
+//! Effects: executed once, events written once, changed requests rejected.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use assize_graph::{
-    Context, END, EffectError, EffectStage, Event, Fork, Graph, Journal, Key, MemoryJournal,
-    Outcome, Record, RunError, RunOptions, Signal,
+    Context, END, EffectError, EffectKey, EffectOutcome, EffectRecord, EffectStage, ForkJournal,
+    Graph, GraphEvent, Journal, MemoryJournal, RunError, RunOptions, Signal,
 };
 use assize_types::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::order::{Lines, Log};
 
-/// A failure that can be written down.
+/// Serializable error of a test effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Broken(pub(crate) String);
@@ -27,8 +27,8 @@ pub(crate) fn print(text: &str) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-/// A graph of one node.
-fn one<F, Fut>(body: F) -> Graph<Log>
+/// Builds a graph with a single node.
+fn single_node<F, Fut>(body: F) -> Graph<Log>
 where
     F: Fn(Context<Log>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Lines> + Send + 'static,
@@ -36,19 +36,19 @@ where
     Graph::builder("one").node("only", body).start("only").edge("only", END).compile().unwrap()
 }
 
-fn asking(question: &'static str, calls: &Arc<AtomicU64>) -> Graph<Log> {
+fn asking_graph(question: &'static str, calls: &Arc<AtomicU64>) -> Graph<Log> {
     let calls = calls.clone();
-    one(move |context| {
+    single_node(move |context| {
         let calls = calls.clone();
         async move {
             let call = async {
                 calls.fetch_add(1, Ordering::Relaxed);
                 Ok::<_, Broken>(format!("answer to {question}"))
             };
-            let tell = |answer: &String| vec![Event::new("answered", json!(answer))];
-            context.emit(Event::new("asking", json!(question)));
+            let tell = |answer: &String| vec![GraphEvent::new("answered", json!(answer))];
+            context.emit(GraphEvent::new("asking", json!(question)));
             let answer = context.effect("ask", || print(question), call, tell).await?;
-            context.emit(Event::new("done", json!(null)));
+            context.emit(GraphEvent::new("done", json!(null)));
             Ok(vec![answer])
         }
     })
@@ -59,12 +59,12 @@ fn names(journal: &MemoryJournal) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_effect_is_done_once_and_told_once() {
+async fn resumed_effect_is_neither_executed_nor_reported_again() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     for _ in 0..3 {
         let options = RunOptions::with_journal(journal.clone());
-        let log = asking("why", &calls).run(Log::default(), options).await.unwrap();
+        let log = asking_graph("why", &calls).run(Log::default(), options).await.unwrap();
         assert_eq!(log.0, ["answer to why"]);
     }
     assert_eq!(calls.load(Ordering::Relaxed), 1);
@@ -72,25 +72,25 @@ async fn an_effect_is_done_once_and_told_once() {
     let records = journal.records();
     let keys: Vec<&str> = records.iter().map(|record| record.key.as_str()).collect();
     assert_eq!(keys, ["ask", "ask.begun", "graph", "only.1/events"]);
-    assert_eq!(records[0].outcome, Outcome::Done("\"answer to why\"".to_owned()));
+    assert_eq!(records[0].outcome, EffectOutcome::Done("\"answer to why\"".to_owned()));
 }
 
 #[tokio::test]
-async fn what_is_told_before_an_effect_need_not_wait_for_it() {
+async fn events_before_an_effect_are_written_before_its_call() {
     let journal = Arc::new(MemoryJournal::new());
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (kept, heard) = (journal.clone(), seen.clone());
-    let graph = one(move |context| {
-        let (kept, heard) = (kept.clone(), heard.clone());
+    let (events, seen_by_call) = (journal.clone(), seen.clone());
+    let graph = single_node(move |context| {
+        let (events, seen_by_call) = (events.clone(), seen_by_call.clone());
         async move {
-            context.emit(Event::new("asking", json!(null)));
+            context.emit(GraphEvent::new("asking", json!(null)));
             let call = async {
-                let mut heard = heard.lock().unwrap();
-                heard.push(names(&kept));
-                // The first life ends here.
-                if heard.len() == 1 { Err(Broken("gone".to_owned())) } else { Ok(1) }
+                let mut seen = seen_by_call.lock().unwrap();
+                seen.push(names(&events));
+                // The first attempt ends here.
+                if seen.len() == 1 { Err(Broken("gone".to_owned())) } else { Ok(1) }
             };
-            let tell = |_: &i32| vec![Event::new("answered", json!(null))];
+            let tell = |_: &i32| vec![GraphEvent::new("answered", json!(null))];
             context.effect("ask", || print("x"), call, tell).await?;
             Ok(vec![])
         }
@@ -103,32 +103,36 @@ async fn what_is_told_before_an_effect_need_not_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_changed_question_is_refused_and_a_fork_pays_for_it_alone() {
+async fn changed_request_is_rejected_on_resume_and_executed_in_a_fork() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     let run = |question, journal: Arc<dyn Journal>| {
-        let graph = asking(question, &calls);
+        let graph = asking_graph(question, &calls);
         async move { graph.run(Log::default(), RunOptions::with_journal(journal)).await }
     };
     run("why", journal.clone()).await.unwrap();
     let error = run("how", journal.clone()).await.unwrap_err();
-    assert_eq!(error.to_string(), "what is asked at `ask` is not what this run asked there before");
+    assert_eq!(
+        error.to_string(),
+        "request of effect `ask` differs from the one recorded in this run"
+    );
 
-    let fork = |own: &Arc<MemoryJournal>| Arc::new(Fork::new(own.clone(), journal.records()));
+    let fork =
+        |own: &Arc<MemoryJournal>| Arc::new(ForkJournal::new(own.clone(), journal.records()));
     let own = Arc::new(MemoryJournal::new());
     assert_eq!(run("how", fork(&own)).await.unwrap().0, ["answer to how"]);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     let own = Arc::new(MemoryJournal::new());
     assert_eq!(run("why", fork(&own)).await.unwrap().0, ["answer to why"]);
-    assert_eq!(calls.load(Ordering::Relaxed), 2, "nothing had changed");
-    // The fork stands on its own: it has the record and has told its own watchers.
+    assert_eq!(calls.load(Ordering::Relaxed), 2, "the unchanged request must be reused");
+    // The fork is self-contained: its journal has the record and its own events.
     assert_eq!(names(&own), ["asking", "answered", "done"]);
     assert_eq!(run("why", own).await.unwrap().0, ["answer to why"]);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn another_graph_on_an_old_journal_is_refused() {
+async fn changed_graph_is_rejected_on_resume_and_allowed_in_a_fork() {
     let journal = Arc::new(MemoryJournal::new());
     let idle = |_: Context<Log>| async { Ok(vec![]) };
     let graph =
@@ -137,19 +141,19 @@ async fn another_graph_on_an_old_journal_is_refused() {
     graph("a").run(Log::default(), options()).await.unwrap();
     graph("a").run(Log::default(), options()).await.unwrap();
     let error = graph("b").run(Log::default(), options()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the graph `g` is not the one that this run was begun with");
-    let forked = Arc::new(Fork::new(MemoryJournal::new(), journal.records()));
+    assert_eq!(error.to_string(), "graph `g` differs from the one this run was started with");
+    let forked = Arc::new(ForkJournal::new(MemoryJournal::new(), journal.records()));
     graph("b").run(Log::default(), RunOptions::with_journal(forked)).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_failure_that_ended_a_run_is_tried_again_and_one_that_did_not_stays() {
+async fn resume_retries_fatal_failures_and_replays_handled_ones() {
     let journal = Arc::new(MemoryJournal::new());
     let broken = Arc::new(Mutex::new(true));
     let calls = Arc::new(Mutex::new(Vec::new()));
     let graph = {
         let (broken, calls) = (broken.clone(), calls.clone());
-        one(move |context| {
+        single_node(move |context| {
             let (broken, calls) = (broken.clone(), calls.clone());
             async move {
                 let call = |name: &'static str| {
@@ -185,60 +189,63 @@ async fn a_failure_that_ended_a_run_is_tried_again_and_one_that_did_not_stays() 
 }
 
 #[tokio::test]
-async fn one_key_is_for_one_effect() {
+async fn duplicate_and_invalid_effect_keys_are_rejected() {
     let ask = |context: Context<Log>, key: &'static str| async move {
         let call = async { Ok::<_, Broken>(1) };
         context.effect(key, || print("x"), call, |_| vec![]).await
     };
-    let twice = one(move |context| async move {
+    let twice = single_node(move |context| async move {
         ask(context.clone(), "same").await?;
         ask(context, "same").await?;
         Ok(vec![])
     });
     let error = twice.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "two effects of one run have the key `same`");
-    let bad = one(move |context| async move {
+    assert_eq!(error.to_string(), "effect key `same` used twice in one run");
+    let bad = single_node(move |context| async move {
         ask(context, "no good").await?;
         Ok(vec![])
     });
     let error = bad.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert!(error.to_string().starts_with("`no good` cannot name an effect"), "{error}");
+    assert!(error.to_string().starts_with("invalid effect key `no good`"), "{error}");
 }
 
-/// A journal in which somebody else was faster.
-struct Beaten;
+/// Journal in which another process has already recorded every effect.
+struct RacedJournal;
 
 #[async_trait::async_trait]
-impl Journal for Beaten {
-    async fn find(&self, _: &Key) -> Result<Option<Record>, assize_graph::JournalError> {
+impl Journal for RacedJournal {
+    async fn find(
+        &self,
+        _: &EffectKey,
+    ) -> Result<Option<EffectRecord>, assize_graph::JournalError> {
         Ok(None)
     }
 
     async fn append(
         &self,
-        record: Record,
-        _: Vec<Event>,
+        record: EffectRecord,
+        _: Vec<GraphEvent>,
     ) -> Result<assize_graph::Appended, assize_graph::JournalError> {
         if record.key.as_str() == "graph" {
             return Ok(assize_graph::Appended::Recorded { event_ids: vec![] });
         }
-        let outcome = Outcome::Done("\"theirs\"".to_owned());
-        Ok(assize_graph::Appended::Existing(Record { outcome, ..record }))
+        let outcome = EffectOutcome::Done("\"theirs\"".to_owned());
+        Ok(assize_graph::Appended::Existing(EffectRecord { outcome, ..record }))
     }
 }
 
 #[tokio::test]
-async fn whoever_was_first_counts() {
-    let graph = one(|context| async move {
+async fn existing_record_wins_over_own_result() {
+    let graph = single_node(|context| async move {
         let call = async { Ok::<_, Broken>("ours".to_owned()) };
         Ok(vec![context.effect("ask", || print("x"), call, |_| vec![]).await?])
     });
-    let options = RunOptions::with_journal(Arc::new(Beaten));
+    let options = RunOptions::with_journal(Arc::new(RacedJournal));
     assert_eq!(graph.run(Log::default(), options).await.unwrap().0, ["theirs"]);
 }
 
 #[tokio::test]
-async fn observers_see_effects_begin_end_and_come_back() {
+async fn observer_sees_effects_start_finish_and_replay() {
     let journal = Arc::new(MemoryJournal::new());
     let calls = Arc::new(AtomicU64::new(0));
     let stages = Arc::new(Mutex::new(Vec::new()));
@@ -251,21 +258,21 @@ async fn observers_see_effects_begin_end_and_come_back() {
         };
         let mut options = RunOptions::with_journal(journal.clone());
         options.observer = Some(Arc::new(observer));
-        asking("why", &calls).run(Log::default(), options).await.unwrap();
+        asking_graph("why", &calls).run(Log::default(), options).await.unwrap();
     }
     use EffectStage::{Recorded, Replayed, Started};
     assert_eq!(*stages.lock().unwrap(), [Started, Recorded, Replayed]);
 }
 
 #[tokio::test]
-async fn a_record_of_another_type_is_not_made_to_fit() {
+async fn record_of_another_type_is_unreadable() {
     let journal = Arc::new(MemoryJournal::new());
-    let number = one(|context| async move {
+    let number = single_node(|context| async move {
         let call = async { Ok::<_, Broken>(1) };
         context.effect("ask", || print("x"), call, |_| vec![]).await?;
         Ok(vec![])
     });
-    let text = one(|context| async move {
+    let text = single_node(|context| async move {
         let call = async { Ok::<_, Broken>(String::new()) };
         Ok(vec![context.effect("ask", || print("x"), call, |_| vec![]).await?])
     });

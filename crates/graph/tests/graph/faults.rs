@@ -1,10 +1,11 @@
-//! Nodes that fail, and runs that are cancelled.
+//! Failing nodes and cancelled runs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_graph::{
-    Branch, Context, END, Event, Graph, Journal, MemoryJournal, NodeError, RunError, RunOptions,
+    Branch, Context, END, Graph, GraphEvent, Journal, MemoryJournal, NodeError, RunError,
+    RunOptions,
 };
 use assize_types::Cancel;
 
@@ -12,7 +13,7 @@ use crate::effects::{Broken, print};
 use crate::order::Log;
 
 #[tokio::test]
-async fn a_cancelled_run_says_why() {
+async fn cancelled_run_reports_its_reason() {
     let cancel = Cancel::new();
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let hangs = |_: Context<Log>| std::future::pending();
@@ -28,7 +29,7 @@ async fn a_cancelled_run_says_why() {
 }
 
 #[tokio::test]
-async fn a_node_that_fails_because_it_was_cancelled_has_not_failed() {
+async fn node_failure_after_cancellation_is_reported_as_cancelled() {
     let cancel = Cancel::new();
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let body = move |_: Context<Log>| {
@@ -44,20 +45,20 @@ async fn a_node_that_fails_because_it_was_cancelled_has_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_under_way_when_another_part_fails_is_finished_and_kept() {
+async fn running_effects_are_recorded_when_another_branch_fails() {
     let journal = Arc::new(MemoryJournal::new());
-    let begun = Arc::new(Mutex::new(Vec::new()));
+    let started = Arc::new(Mutex::new(Vec::new()));
     let body = {
-        let begun = begun.clone();
+        let started = started.clone();
         move |context: Context<Log>| {
-            let begun = begun.clone();
+            let started = started.clone();
             async move {
                 if context.item() == Some(&1) {
                     return Err(NodeError::from(Broken("out of order".to_owned())));
                 }
                 for call in ["slow", "later"] {
                     let work = async {
-                        begun.lock().unwrap().push(call);
+                        started.lock().unwrap().push(call);
                         tokio::time::sleep(Duration::from_secs(30)).await;
                         Ok::<_, Broken>(call.to_owned())
                     };
@@ -86,17 +87,17 @@ async fn what_is_under_way_when_another_part_fails_is_finished_and_kept() {
         (*node, scope.as_str(), source.to_string().as_str()),
         ("work", "b1", "out of order")
     );
-    assert_eq!(*begun.lock().unwrap(), ["slow"]);
-    let slow = assize_graph::Key::new("b0/slow").unwrap();
+    assert_eq!(*started.lock().unwrap(), ["slow"]);
+    let slow = assize_graph::EffectKey::new("b0/slow").unwrap();
     assert!(journal.find(&slow).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_of_its_node() {
+async fn panic_fails_its_node() {
     let body = |_: Context<Log>| async { panic!("out of {}", "cheese") };
     let graph = Graph::builder("p").node("only", body).start("only").edge("only", END);
     let error = graph.compile().unwrap().run(Log::default(), RunOptions::default()).await;
-    assert_eq!(error.unwrap_err().to_string(), "`only` failed: it panicked: out of cheese");
+    assert_eq!(error.unwrap_err().to_string(), "`only` failed: panicked: out of cheese");
 }
 
 #[tokio::test]
@@ -115,15 +116,16 @@ async fn failure_in_subgraph_names_both_nodes() {
 }
 
 #[tokio::test]
-async fn visits_within_a_graph_within_a_graph_are_told_apart() {
-    // The same node name inside and outside, twice in a loop.
+async fn subgraph_visits_have_distinct_event_keys() {
+    // The same node name in both graphs, each visited twice in a loop.
     let journal = Arc::new(MemoryJournal::new());
-    let tell = |context: &Context<Log>, place: &str| {
+    let emit = |context: &Context<Log>, graph: &str| {
         let seen = context.state().0.len();
-        context.emit(Event::new("told", serde_json::json!(format!("{place} after {seen}"))));
+        context
+            .emit(GraphEvent::new("visited", serde_json::json!(format!("{graph} after {seen}"))));
     };
     let inner_body = move |context: Context<Log>| async move {
-        tell(&context, "inside");
+        emit(&context, "inside");
         Ok(vec![format!("inside after {}", context.state().0.len())])
     };
     let inner = Graph::builder("inner")
@@ -133,7 +135,7 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
         .compile()
         .unwrap();
     let outer_body = move |context: Context<Log>| async move {
-        tell(&context, "outside");
+        emit(&context, "outside");
         Ok(vec!["outside".to_owned()])
     };
     let outer = Graph::builder("outer")
@@ -154,9 +156,9 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
         let log = outer.run(Log::default(), options).await.unwrap();
         assert_eq!(log.0, ["outside", "inside after 1", "outside", "inside after 3"]);
     }
-    let told: Vec<String> = journal.events().iter().map(|e| e.payload.to_string()).collect();
+    let events: Vec<String> = journal.events().iter().map(|e| e.payload.to_string()).collect();
     assert_eq!(
-        told,
+        events,
         ["\"outside after 0\"", "\"inside after 1\"", "\"outside after 2\"", "\"inside after 3\""]
     );
     let keys: Vec<String> = journal.records().iter().map(|r| r.key.to_string()).collect();
@@ -173,7 +175,7 @@ async fn visits_within_a_graph_within_a_graph_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_graph_within_a_node_counts_its_steps_from_there() {
+async fn subgraph_steps_count_toward_the_step_limit() {
     let idle = |_: Context<Log>| async { Ok(vec![]) };
     let inner = Graph::builder("inner")
         .node("a", idle)

@@ -1,4 +1,4 @@
-//! Graphs that cannot run, and what is said about them.
+//! Invalid graphs and the problems reported for them.
 
 use assize_graph::{Context, END, FanOut, Graph, GraphBuilder};
 
@@ -12,15 +12,15 @@ fn with(nodes: &[&'static str]) -> GraphBuilder<Log> {
     nodes.iter().fold(Graph::builder("g"), |graph, node| graph.node(node, idle))
 }
 
-/// What is wrong, a line for each problem.
+/// Problems of an invalid graph, one per line.
 fn problems(graph: GraphBuilder<Log>) -> String {
     let invalid = graph.compile().unwrap_err();
-    assert!(invalid.to_string().starts_with("the graph `g` cannot run: "));
+    assert!(invalid.to_string().starts_with("graph `g` is invalid: "));
     invalid.problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
 #[test]
-fn every_problem_names_its_node() {
+fn invalid_graph_reports_every_problem_with_its_node() {
     let none = |_: &Log| FanOut::from(vec![]);
     let cases = [
         problems(with(&[])),
@@ -29,7 +29,7 @@ fn every_problem_names_its_node() {
         problems(with(&["a", "island"]).start("a").edge("a", END).edge("island", "a")),
         problems(with(&["a"]).start("a").route("a", [], |_, _| END)),
         problems(with(&["a", "b"]).start("a").edge("a", "b").edge("b", "a")),
-        // A branch that ends, one that goes round for ever, one that begins where it joins.
+        // A branch that ends the run, one that loops forever, one that starts at its join.
         problems(
             with(&["a", "b", "c", "j"])
                 .start("a")
@@ -47,7 +47,7 @@ fn every_problem_names_its_node() {
                 .edge("j", END),
         ),
         problems(with(&["a", "j"]).start("a").fan_out("a", ["j"], "j", none).edge("j", END)),
-        // A branch that comes by its own fork, and one that skips its join.
+        // A branch that leads back to its fork, and one that skips its join.
         problems(
             with(&["a", "b", "j"])
                 .start("a")
@@ -66,37 +66,37 @@ fn every_problem_names_its_node() {
         ),
     ];
     insta::assert_snapshot!(cases.join("--\n"), @r"
-    no node is the start
+    missing start node
     --
-    `` cannot be the name of a node: use letters, digits, `_` and `-`, and not `END`
-    `END` cannot be the name of a node: use letters, digits, `_` and `-`, and not `END`
-    `no good` cannot be the name of a node: use letters, digits, `_` and `-`, and not `END`
-    there are two nodes `a`
-    the start is `b`, and there is no such node
-    nothing follows ``: give it an edge, to `END` if the run ends there
-    nothing follows `END`: give it an edge, to `END` if the run ends there
-    nothing follows `no good`: give it an edge, to `END` if the run ends there
+    invalid node name ``: use at most 60 letters, digits, `_` and `-`, and not `END`
+    invalid node name `END`: use at most 60 letters, digits, `_` and `-`, and not `END`
+    invalid node name `no good`: use at most 60 letters, digits, `_` and `-`, and not `END`
+    duplicate node `a`
+    unknown start node `b`
+    `` has no exit: add an edge, to `END` if the run ends there
+    `END` has no exit: add an edge, to `END` if the run ends there
+    `no good` has no exit: add an edge, to `END` if the run ends there
     --
-    `a` leads to `c`, and there is no such node
-    something follows `x`, and there is no such node
-    nothing follows `b`: give it an edge, to `END` if the run ends there
-    what follows `a` is said twice
+    `a` leads to unknown node `c`
+    exit of unknown node `x`
+    `b` has no exit: add an edge, to `END` if the run ends there
+    `a` has more than one exit
     --
-    `island` is never reached
+    `island` is unreachable from the start
     --
-    `a` leads to one of no targets
+    `a` has a route or fan-out without targets
     --
-    `a` never comes to an end
-    `b` never comes to an end
+    `END` is unreachable from `a`
+    `END` is unreachable from `b`
     --
-    `b` ends the run within a branch of `a`: lead it to `j`, where they join
+    `b` ends the run inside a branch of `a`: lead it to the join `j`
     --
-    `b` never comes to an end
+    `END` is unreachable from `b`
     --
-    a branch of `a` begins at `j`, where they join
+    a branch of `a` starts at its own join `j`
     --
-    a branch of `a` leads to `a` again before it joins
+    a branch of `a` leads back to `a` before joining
     --
-    `c` leads out of a branch of `b` to `outer`: the branches must first join at `inner`
+    `c` leaves a branch of `b` for `outer`: the branches must join at `inner` first
     ");
 }

@@ -1,6 +1,6 @@
-//! The graph as its users see it.
+//! Tests of the graph engine through its public API.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod effects;
 mod faults;

@@ -1,4 +1,4 @@
-//! Who sees what, and in which order updates are applied.
+//! Visibility of state and the order in which updates are applied.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use assize_graph::{Branch, Context, END, FanOut, Graph, NodeError, RunError, RunOptions, State};
 use tokio::sync::Notify;
 
-/// Who wrote, and what they had seen by then.
+/// Log of all writes, one line each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Log(pub(crate) Vec<String>);
 
@@ -21,8 +21,8 @@ impl State for Log {
 
 pub(crate) type Lines = Result<Vec<String>, NodeError>;
 
-/// A node that writes its name.
-fn says(
+/// Makes a node that writes its name and item.
+fn writes_name(
     name: &'static str,
 ) -> impl Fn(Context<Log>) -> std::future::Ready<Lines> + Send + Sync + 'static {
     move |context| {
@@ -31,7 +31,7 @@ fn says(
     }
 }
 
-/// One branch to each of these nodes, numbered.
+/// One branch to each of `to`, with its index as item.
 pub(crate) fn one_each<const N: usize>(to: [&'static str; N]) -> FanOut<u64> {
     let branch = |(number, node)| Branch::new(node, node, number);
     (0..).zip(to).map(branch).collect::<Vec<_>>().into()
@@ -39,7 +39,7 @@ pub(crate) fn one_each<const N: usize>(to: [&'static str; N]) -> FanOut<u64> {
 
 fn diamond(slow: Duration) -> Graph<Log> {
     Graph::builder("diamond")
-        .node("open", says("open"))
+        .node("open", writes_name("open"))
         .node("left", move |context| async move {
             tokio::time::sleep(slow).await;
             Ok(vec![format!("left saw {:?}", context.state().0)])
@@ -66,7 +66,7 @@ fn diamond(slow: Duration) -> Graph<Log> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_join_in_graph_order_and_siblings_see_nothing_of_each_other() {
+async fn join_applies_updates_in_branch_order_and_siblings_are_isolated() {
     for slow in [0, 60] {
         let log =
             diamond(Duration::from_secs(slow)).run(Log::default(), RunOptions::default()).await;
@@ -84,26 +84,26 @@ async fn writes_join_in_graph_order_and_siblings_see_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn a_slow_sibling_holds_up_nothing_that_does_not_depend_on_it() {
-    // The slow branch waits for the end of the fast one: with a barrier this would never end.
+async fn slow_branch_does_not_block_its_siblings() {
+    // The slow branch waits for the fast one to finish, so a barrier between rounds would deadlock.
     let fast_is_through = Arc::new(Notify::new());
-    let (waits, tells) = (fast_is_through.clone(), fast_is_through);
+    let (waiter, notifier) = (fast_is_through.clone(), fast_is_through);
     let graph = Graph::builder("lanes")
-        .node("open", says("open"))
+        .node("open", writes_name("open"))
         .node("slow", move |_| {
-            let waits = waits.clone();
+            let waiter = waiter.clone();
             async move {
-                waits.notified().await;
+                waiter.notified().await;
                 Ok(vec!["slow".to_owned()])
             }
         })
-        .node("fast", says("fast"))
-        .node("faster", says("faster"))
+        .node("fast", writes_name("fast"))
+        .node("faster", writes_name("faster"))
         .node("fastest", move |_| {
-            tells.notify_one();
+            notifier.notify_one();
             async { Ok(vec!["fastest".to_owned()]) }
         })
-        .node("join", says("join"))
+        .node("join", writes_name("join"))
         .start("open")
         .fan_out("open", ["slow", "fast"], "join", |_| one_each(["slow", "fast"]))
         .edge("slow", "join")
@@ -117,12 +117,12 @@ async fn a_slow_sibling_holds_up_nothing_that_does_not_depend_on_it() {
     assert_eq!(log.0, ["open", "slow", "fast(1)", "faster(1)", "fastest", "join"]);
 }
 
-/// How many branches work now, and how many did at most.
+/// Number of branches running now, and the maximum so far.
 type Running = Arc<Mutex<(u64, u64)>>;
 
 fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
     Graph::builder("fan")
-        .node("open", says("open"))
+        .node("open", writes_name("open"))
         .node("work", move |context| {
             let running = running.clone();
             async move {
@@ -132,7 +132,7 @@ fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
                     *most = (*most).max(*now);
                 }
                 let item = *context.item().unwrap();
-                // The first are the slowest.
+                // The first branches are the slowest.
                 tokio::time::sleep(Duration::from_secs(100 - item)).await;
                 running.lock().unwrap().0 -= 1;
                 Ok(vec![format!("work {item}")])
@@ -142,7 +142,7 @@ fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
             "again",
             |context| async move { Ok(vec![format!("again {}", context.item().unwrap())]) },
         )
-        .node("join", says("join"))
+        .node("join", writes_name("join"))
         .start("open")
         .fan_out("open", ["work"], "join", move |_| {
             let branch = |item: u64| Branch::new("work", format!("b{item}"), item);
@@ -156,7 +156,7 @@ fn fan(count: u64, at_once: usize, running: Running) -> Graph<Log> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fan_out_is_the_same_however_many_run_at_once() {
+async fn fan_out_result_does_not_depend_on_concurrency() {
     let mut expected = vec!["open".to_owned()];
     expected.extend((0..7).flat_map(|item| [format!("work {item}"), format!("again {item}")]));
     expected.push("join".to_owned());
@@ -168,14 +168,14 @@ async fn a_fan_out_is_the_same_however_many_run_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_branches_run_at_once_than_may() {
+async fn fan_out_respects_its_concurrency_limit() {
     let running = Running::default();
     fan(9, 4, running.clone()).run(Log::default(), RunOptions::default()).await.unwrap();
     assert_eq!(*running.lock().unwrap(), (0, 4));
 }
 
 #[tokio::test]
-async fn a_fan_out_without_branches_comes_to_its_join() {
+async fn empty_fan_out_continues_at_its_join() {
     let graph = fan(0, 1, Running::default());
     let log = graph.run(Log::default(), RunOptions::default()).await.unwrap();
     assert_eq!(log.0, ["open", "join"]);
@@ -185,17 +185,17 @@ async fn a_fan_out_without_branches_comes_to_its_join() {
 async fn forks_nest_and_loop() {
     let inner_rounds = |log: &Log| log.0.iter().filter(|line| line.starts_with("inner")).count();
     let graph = Graph::builder("nest")
-        .node("open", says("open"))
-        .node("outer", says("outer"))
-        .node("inner", says("inner"))
-        .node("inner_join", says("inner_join"))
-        .node("join", says("join"))
+        .node("open", writes_name("open"))
+        .node("outer", writes_name("outer"))
+        .node("inner", writes_name("inner"))
+        .node("inner_join", writes_name("inner_join"))
+        .node("join", writes_name("join"))
         .start("open")
         .fan_out("open", ["outer"], "join", |_| {
             [Branch::new("outer", "a", 1), Branch::new("outer", "b", 2)].into()
         })
         .fan_out("outer", ["inner"], "inner_join", |log| {
-            // Two rounds of two, each in its own branch.
+            // Two rounds of two inner branches in each outer branch.
             let base = log.0.len() as u64 * 10;
             [Branch::new("inner", "x", base), Branch::new("inner", "y", base + 1)].into()
         })
@@ -227,10 +227,10 @@ async fn forks_nest_and_loop() {
 }
 
 #[tokio::test]
-async fn a_graph_can_be_a_node_of_another() {
+async fn graph_runs_as_a_node_of_another_graph() {
     let inner = diamond(Duration::ZERO);
     let graph = Graph::builder("outer")
-        .node("open", says("hello"))
+        .node("open", writes_name("hello"))
         .subgraph(
             "inner",
             inner,
@@ -247,9 +247,9 @@ async fn a_graph_can_be_a_node_of_another() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_meets_the_step_limit() {
+async fn endless_loop_hits_the_step_limit() {
     let graph = Graph::builder("loop")
-        .node("again", says("again"))
+        .node("again", writes_name("again"))
         .start("again")
         .route("again", ["again", END], |_, _| "again")
         .compile()
@@ -257,37 +257,37 @@ async fn an_endless_loop_meets_the_step_limit() {
     let options = RunOptions { step_limit: 12, ..RunOptions::default() };
     let error = graph.run(Log::default(), options).await.unwrap_err();
     assert!(matches!(error, RunError::StepLimit { node: "again", limit: 12 }));
-    assert_eq!(error.to_string(), "`again` would be step 13 of a run that may take 12");
+    assert_eq!(error.to_string(), "step limit of 12 reached before `again`");
 }
 
 #[tokio::test]
-async fn a_choice_outside_of_the_targets_is_an_error_that_names_both() {
+async fn undeclared_route_target_is_an_error_naming_both_nodes() {
     let graph = Graph::builder("choice")
-        .node("a", says("a"))
-        .node("b", says("b"))
+        .node("a", writes_name("a"))
+        .node("b", writes_name("b"))
         .start("a")
         .route("a", [END], |_, _| "b")
         .edge("b", END)
         .compile();
-    // `b` cannot be reached by what is declared.
+    // No declared target leads to `b`.
     assert!(graph.is_err());
     let graph = Graph::builder("choice")
-        .node("a", says("a"))
+        .node("a", writes_name("a"))
         .start("a")
         .route("a", [END], |_, _| "nowhere")
         .compile()
         .unwrap();
     let error = graph.run(Log::default(), RunOptions::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "`a` chose `nowhere`, which is none of its targets");
+    assert_eq!(error.to_string(), "`a` chose `nowhere`, which is not one of its declared targets");
 }
 
 #[test]
-fn a_graph_can_be_drawn() {
+fn graph_renders_as_mermaid() {
     let inner = diamond(Duration::ZERO);
     let graph = Graph::builder("outer")
-        .node("open", says("open"))
+        .node("open", writes_name("open"))
         .subgraph("inner", inner, |log: &Log, _| log.clone(), |log: Log| log.0)
-        .node("check-it", says("check"))
+        .node("check-it", writes_name("check"))
         .start("open")
         .fan_out("open", ["inner"], "check-it", |_| FanOut::from(vec![]))
         .edge("inner", "check-it")

@@ -1,13 +1,13 @@
-//! Random graphs, killed at random moments: the run that goes on ends where the uninterrupted one
-//! does, and repeats nothing that was finished.
+//! Property test: a random graph, killed at random points and resumed, ends in the same state as an uninterrupted run
+//! and repeats no finished effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use assize_graph::{
-    Appended, Branch, Context, END, EffectError, Event, FanOut, Graph, GraphBuilder, Journal,
-    JournalError, Key, MemoryJournal, NodeError, Record, RunOptions,
+    Appended, Branch, Context, END, EffectError, EffectKey, EffectRecord, FanOut, Graph,
+    GraphBuilder, GraphEvent, Journal, JournalError, MemoryJournal, NodeError, RunOptions,
 };
 use assize_types::Cancel;
 use proptest::collection::vec;
@@ -17,29 +17,29 @@ use serde_json::json;
 use crate::effects::{Broken, print};
 use crate::order::{Lines, Log, one_each};
 
-/// A random piece of work, from which a graph is made.
+/// Random structure from which a graph is built.
 #[derive(Debug, Clone)]
 enum Piece {
-    /// A node with so many effects, one after the other or side by side.
+    /// A node with `effects` effects, sequential or concurrent.
     Step {
         effects: u8,
         together: bool,
     },
     Sequence(Vec<Piece>),
-    /// Branches side by side, different ones.
+    /// Parallel branches of different structure.
     Parallel(Vec<Piece>),
-    /// So many branches of the same kind, so many of them at once.
+    /// `branches` parallel branches of equal structure, at most `at_once` at a time.
     Fan {
         branches: u8,
         at_once: u8,
         piece: Box<Piece>,
     },
-    /// Again and again.
+    /// A loop that runs `times` times.
     Loop {
         times: u8,
         piece: Box<Piece>,
     },
-    /// As a graph of its own.
+    /// A subgraph.
     Inner(Box<Piece>),
 }
 
@@ -67,7 +67,7 @@ fn mix(text: &str, more: u64) -> u64 {
         ^ text.bytes().fold(more, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
-/// Nodes are named by numbers; names live as long as the program.
+/// Static node name for a number.
 fn name(number: usize) -> &'static str {
     const NAMES: [&str; 64] = {
         let mut names = [""; 64];
@@ -82,14 +82,14 @@ fn name(number: usize) -> &'static str {
     NAMES[number]
 }
 
-/// Makes a graph of a piece of work.
-struct Weaver {
+/// Builds a graph from a [`Piece`].
+struct Assembler {
     graph: Option<GraphBuilder<Log>>,
     nodes: usize,
-    life: Arc<Life>,
+    process: Arc<Process>,
 }
 
-impl Weaver {
+impl Assembler {
     fn change(&mut self, change: impl FnOnce(GraphBuilder<Log>) -> GraphBuilder<Log>) {
         self.graph = self.graph.take().map(change);
     }
@@ -97,31 +97,31 @@ impl Weaver {
     fn node(&mut self, effects: u8, together: bool) -> &'static str {
         let node = name(self.nodes);
         self.nodes += 1;
-        let life = self.life.clone();
-        let body = move |context| work(node, effects, together, life.clone(), context);
+        let process = self.process.clone();
+        let body = move |context| work(node, effects, together, process.clone(), context);
         self.change(|graph| graph.node(node, body));
         node
     }
 
-    /// Adds a piece; gives its first node, and its last, whose exit is still open.
-    fn weave(&mut self, piece: &Piece) -> (&'static str, &'static str) {
+    /// Adds a piece; returns its first node, and its last, which has no exit yet.
+    fn add(&mut self, piece: &Piece) -> (&'static str, &'static str) {
         match piece {
             Piece::Step { effects, together } => {
                 let node = self.node(*effects, *together);
                 (node, node)
             }
             Piece::Sequence(pieces) => {
-                let woven: Vec<_> = pieces.iter().map(|piece| self.weave(piece)).collect();
-                for pair in woven.windows(2) {
+                let added: Vec<_> = pieces.iter().map(|piece| self.add(piece)).collect();
+                for pair in added.windows(2) {
                     self.change(|graph| graph.edge(pair[0].1, pair[1].0));
                 }
-                (woven[0].0, woven[woven.len() - 1].1)
+                (added[0].0, added[added.len() - 1].1)
             }
             Piece::Parallel(pieces) => {
                 let fork = self.node(0, false);
-                let woven: Vec<_> = pieces.iter().map(|piece| self.weave(piece)).collect();
+                let added: Vec<_> = pieces.iter().map(|piece| self.add(piece)).collect();
                 let join = self.node(0, false);
-                let (a, b, c) = (woven[0].0, woven.get(1), woven.get(2));
+                let (a, b, c) = (added[0].0, added.get(1), added.get(2));
                 self.change(|graph| match (b, c) {
                     (None, _) => graph.fan_out(fork, [a], join, move |_| one_each([a])),
                     (Some(&(b, _)), None) => {
@@ -131,14 +131,14 @@ impl Weaver {
                         graph.fan_out(fork, [a, b, c], join, move |_| one_each([a, b, c]))
                     }
                 });
-                for (_, last) in woven {
+                for (_, last) in added {
                     self.change(|graph| graph.edge(last, join));
                 }
                 (fork, join)
             }
             Piece::Fan { branches, at_once, piece } => {
                 let fork = self.node(0, false);
-                let (first, last) = self.weave(piece);
+                let (first, last) = self.add(piece);
                 let join = self.node(0, false);
                 let (branches, at_once) = (u64::from(*branches), usize::from(*at_once));
                 self.change(|graph| {
@@ -157,12 +157,13 @@ impl Weaver {
             }
             Piece::Inner(piece) => {
                 let graph = Some(Graph::builder("inner"));
-                let mut inner = Weaver { graph, nodes: self.nodes, life: self.life.clone() };
-                let (first, last) = inner.weave(piece);
+                let mut inner =
+                    Assembler { graph, nodes: self.nodes, process: self.process.clone() };
+                let (first, last) = inner.add(piece);
                 self.nodes = inner.nodes + 1;
                 let graph = inner.graph.unwrap().start(first).edge(last, END).compile().unwrap();
                 let node = name(inner.nodes);
-                // A mark says from where on the lines are its own.
+                // Marks where the lines of the subgraph begin.
                 const MARK: &str = "|";
                 let enter = |log: &Log, _: Option<&u64>| {
                     Log(log.0.iter().cloned().chain([MARK.to_owned()]).collect())
@@ -175,7 +176,7 @@ impl Weaver {
                 (node, node)
             }
             Piece::Loop { times, piece } => {
-                let (first, last) = self.weave(piece);
+                let (first, last) = self.add(piece);
                 let check = self.node(0, false);
                 let out = self.node(0, false);
                 let times = usize::from(*times);
@@ -195,27 +196,27 @@ async fn work(
     node: &'static str,
     effects: u8,
     together: bool,
-    life: Arc<Life>,
+    process: Arc<Process>,
     context: Context<Log>,
 ) -> Lines {
     let seen = context.state().0.join("|");
     let visit = context.state().0.iter().filter(|line| line.starts_with(node)).count();
     let effect = |number: u8| {
         let key = format!("{node}-{visit}/{number}");
-        let (context, life, seen) = (&context, &life, &seen);
+        let (context, process, seen) = (&context, &process, &seen);
         async move {
-            context.emit(Event::new("before", json!([key, seen.len()])));
+            context.emit(GraphEvent::new("before", json!([key, seen.len()])));
             let call = async {
-                let delay = mix(&key, life.mood + seen.len() as u64) % 7;
+                let delay = mix(&key, process.delay_seed + seen.len() as u64) % 7;
                 tokio::time::sleep(Duration::from_millis(delay)).await;
-                life.moment().await;
+                process.kill_point().await;
                 let value = mix(&key, seen.len() as u64);
                 match value % 5 {
                     0 => Err(Broken(format!("{value}"))),
                     _ => Ok(value),
                 }
             };
-            let tell = |value: &u64| vec![Event::new("after", json!([node, visit, value]))];
+            let tell = |value: &u64| vec![GraphEvent::new("after", json!([node, visit, value]))];
             match context.effect(&key, || print(seen), call, tell).await {
                 Ok(value) => Ok::<String, NodeError>(value.to_string()),
                 Err(EffectError::Failed(failed)) => Ok(context.go_on(failed).await?.0),
@@ -232,85 +233,95 @@ async fn work(
         }
     }
     if visit % 2 == 1 {
-        context.emit(Event::new("odd", json!([node, visit])));
+        context.emit(GraphEvent::new("odd", json!([node, visit])));
     }
     Ok(vec![format!("{node}:{visit}:{:?}:{results:?}:{}", context.item(), mix(&seen, 0))])
 }
 
-/// One life of the process that runs the graph: it ends at a given moment.
+/// One simulated process that runs the graph and is killed at a given point. As a journal, it forwards to `journal`.
 #[derive(Debug)]
-struct Life {
+struct Process {
     journal: Arc<MemoryJournal>,
-    /// Decides what is faster than what.
-    mood: u64,
-    moments: AtomicU64,
-    dies_at: u64,
-    dead: Cancel,
+    /// Varies the delays of the effects, and so which finishes first.
+    delay_seed: u64,
+    kill_points: AtomicU64,
+    kill_at: u64,
+    killed: Cancel,
 }
 
-impl Life {
-    /// A moment at which the process may die. Nothing happens after that.
-    async fn moment(&self) {
-        if self.moments.fetch_add(1, Ordering::Relaxed) >= self.dies_at {
-            self.dead.cancel("killed");
+impl Process {
+    /// A point at which the process may be killed; it never returns after that.
+    async fn kill_point(&self) {
+        if self.kill_points.fetch_add(1, Ordering::Relaxed) >= self.kill_at {
+            self.killed.cancel("killed");
             std::future::pending::<()>().await;
         }
     }
 }
 
 #[async_trait::async_trait]
-impl Journal for Life {
-    async fn find(&self, key: &Key) -> Result<Option<Record>, JournalError> {
+impl Journal for Process {
+    async fn find(&self, key: &EffectKey) -> Result<Option<EffectRecord>, JournalError> {
         self.journal.find(key).await
     }
 
-    async fn append(&self, record: Record, events: Vec<Event>) -> Result<Appended, JournalError> {
-        self.moment().await;
+    async fn append(
+        &self,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
+    ) -> Result<Appended, JournalError> {
+        self.kill_point().await;
         let key = record.key.clone();
         let appended = self.journal.append(record, events).await?;
-        assert!(matches!(appended, Appended::Recorded { .. }), "`{key}` was done twice");
-        self.moment().await;
+        assert!(matches!(appended, Appended::Recorded { .. }), "`{key}` was recorded twice");
+        self.kill_point().await;
         Ok(appended)
     }
 }
 
-/// Runs the work in a life that ends after so many moments; the state, if it got to the end.
-async fn live(
+/// Runs the graph in a process killed at point `kill_at`; returns the final state unless it was killed.
+async fn run_process(
     piece: &Piece,
     journal: &Arc<MemoryJournal>,
-    mood: u64,
-    dies_at: u64,
+    delay_seed: u64,
+    kill_at: u64,
 ) -> Option<Vec<String>> {
-    let moments = AtomicU64::new(0);
-    let life =
-        Arc::new(Life { journal: journal.clone(), mood, moments, dies_at, dead: Cancel::new() });
-    let mut weaver = Weaver { graph: Some(Graph::builder("random")), nodes: 0, life: life.clone() };
-    let (first, last) = weaver.weave(piece);
-    let graph = weaver.graph.unwrap().start(first).edge(last, END).compile().unwrap();
-    let options = RunOptions::with_journal(life.clone());
+    let kill_points = AtomicU64::new(0);
+    let process = Arc::new(Process {
+        journal: journal.clone(),
+        delay_seed,
+        kill_points,
+        kill_at,
+        killed: Cancel::new(),
+    });
+    let mut assembler =
+        Assembler { graph: Some(Graph::builder("random")), nodes: 0, process: process.clone() };
+    let (first, last) = assembler.add(piece);
+    let graph = assembler.graph.unwrap().start(first).edge(last, END).compile().unwrap();
+    let options = RunOptions::with_journal(process.clone());
     tokio::select! {
         biased;
-        _ = life.dead.cancelled() => None,
+        _ = process.killed.cancelled() => None,
         log = graph.run(Log::default(), options) => Some(log.unwrap().0),
     }
 }
 
-/// Events in an order that does not depend on timing.
-fn told(journal: &MemoryJournal) -> Vec<String> {
-    let mut told: Vec<String> =
+/// Events, sorted, so that their order does not depend on timing.
+fn sorted_events(journal: &MemoryJournal) -> Vec<String> {
+    let mut events: Vec<String> =
         journal.events().iter().map(|event| format!("{} {}", event.name, event.payload)).collect();
-    told.sort_unstable();
-    told
+    events.sort_unstable();
+    events
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_killed_run_ends_where_the_uninterrupted_one_does(
+    fn killed_and_resumed_run_equals_an_uninterrupted_one(
         piece in piece(),
-        deaths in vec(0..40u64, 1..6),
-        mood in any::<u32>(),
+        kills in vec(0..40u64, 1..6),
+        delay_seed in any::<u32>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -319,22 +330,22 @@ proptest! {
             .unwrap();
         runtime.block_on(async {
             let whole = Arc::new(MemoryJournal::new());
-            let expected = live(&piece, &whole, u64::from(mood), u64::MAX).await.unwrap();
+            let expected = run_process(&piece, &whole, u64::from(delay_seed), u64::MAX).await.unwrap();
 
             let journal = Arc::new(MemoryJournal::new());
             let mut ended = None;
-            for (life, dies_at) in deaths.into_iter().enumerate() {
-                ended = live(&piece, &journal, mix("mood", life as u64), dies_at).await;
+            for (attempt, kill_at) in kills.into_iter().enumerate() {
+                ended = run_process(&piece, &journal, mix("delay_seed", attempt as u64), kill_at).await;
                 if ended.is_some() {
                     break;
                 }
             }
             if ended.is_none() {
-                ended = live(&piece, &journal, 3, u64::MAX).await;
+                ended = run_process(&piece, &journal, 3, u64::MAX).await;
             }
             prop_assert_eq!(ended.unwrap(), expected);
             prop_assert_eq!(journal.records(), whole.records());
-            prop_assert_eq!(told(&journal), told(&whole));
+            prop_assert_eq!(sorted_events(&journal), sorted_events(&whole));
             Ok(())
         })?;
     }

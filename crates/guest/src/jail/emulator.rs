@@ -1,4 +1,4 @@
-//! A jail around a program that is a machine: what the machine might break out into.
+//! Jail around the VM emulator (QEMU), so that a guest that breaks out of the microVM is still confined.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,25 +12,25 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::{die_with_the_keeper, users};
 use crate::sys;
 
-/// The number of the channel's descriptor, and after it those that were handed over.
-const FIRST: u32 = 3;
+/// Descriptor of the channel in the emulator; the descriptors sent by the host follow it.
+const FIRST_FD: u32 = 3;
 
-/// Its own threads: those that read from disks, and some.
-const THREADS: u64 = 128;
+/// Thread limit of the emulator, which needs some for disk reads and its own work.
+const MAX_THREADS: u64 = 128;
 
-/// Its threads share one heap: each would reserve addresses for its own.
-const HEAPS: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+/// Makes all threads share one heap, because each heap would reserve address space.
+const SINGLE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// How many may be handed over.
+/// Maximum number of descriptors that the host may send.
 pub(super) const MOST: usize = 16;
 
-/// The one device that it may need to open.
+/// The only device that the emulator may open.
 const KVM: &str = "/dev/kvm";
 
-/// Beyond all that it is given.
-const ABOVE: i32 = 64;
+/// Lowest number for temporary copies of descriptors, above all final numbers.
+const TEMPORARY_FD: i32 = 64;
 
-/// Becomes the program, as a user without any rights. Comes back only if that cannot be.
+/// Replaces this process with the emulator, as a user without capabilities. Returns only on failure.
 pub(super) fn become_it(
     emulator: &Emulator,
     with_other_user: bool,
@@ -40,32 +40,32 @@ pub(super) fn become_it(
         Ok(()) => Command::new(&emulator.argv[0])
             .args(&emulator.argv[1..])
             .env_clear()
-            .envs([HEAPS])
+            .envs([SINGLE_HEAP])
             .exec(),
         Err(error) => error,
     }
 }
 
 fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io::Result<()> {
-    // First out of each other's way, then each to its number.
-    let mut given = vec![rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), ABOVE)?];
+    // Copy all descriptors to high numbers first, so that no final number overwrites one still needed.
+    let mut copies = vec![rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), TEMPORARY_FD)?];
     for descriptor in handed {
-        given.push(rustix::io::fcntl_dupfd_cloexec(descriptor, ABOVE)?);
+        copies.push(rustix::io::fcntl_dupfd_cloexec(descriptor, TEMPORARY_FD)?);
     }
-    for (number, descriptor) in (FIRST.cast_signed()..).zip(&given) {
+    for (number, descriptor) in (FIRST_FD.cast_signed()..).zip(&copies) {
         sys::give_as(descriptor, number)?;
     }
-    let last = FIRST + u32::try_from(given.len()).unwrap_or(0);
-    drop(given);
-    sys::close_between(last, u32::MAX);
-    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    rustix::stdio::dup2_stdout(&nothing)?;
-    drop(nothing);
-    for (resource, most) in [
+    let first_unused = FIRST_FD + u32::try_from(copies.len()).unwrap_or(0);
+    drop(copies);
+    sys::close_between(first_unused, u32::MAX);
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    drop(null);
+    for (resource, limit) in [
         (Resource::As, emulator.address_space),
         (Resource::Nofile, 64),
-        // It has nothing to write to but what it was given.
+        // The emulator writes to no file besides the descriptors it was given.
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         (Resource::Memlock, 0),
@@ -73,18 +73,18 @@ fn prepare(emulator: &Emulator, with_other_user: bool, handed: &[OwnedFd]) -> io
         (Resource::Rtprio, 0),
         (Resource::Nice, 0),
     ] {
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     }
     if with_other_user {
-        // Counted for it alone, as nobody else is that user.
-        let most = Some(THREADS);
-        setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most })?;
+        // The kernel counts threads per user, and no other process runs as this user.
+        let limit = Some(MAX_THREADS);
+        setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })?;
         users::become_program(emulator.group.is_some())?;
-        // Which the kernel forgets when a process becomes somebody else.
+        // The kernel clears the parent death signal when a process changes its user.
         die_with_the_keeper().map_err(|step| step.error)?;
     }
     rustix::thread::set_no_new_privs(true)?;
-    // Not even what it was given to read can be opened once more to be written to.
+    // Landlock also keeps the emulator from reopening its read-only descriptors for writing.
     crate::confine::rules(&[KVM])
         .and_then(|rules| Ok(rules.restrict_self()?))
         .map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,10 +1,9 @@
-//! The jail: namespaces built around a copy of this process, and a keeper outside that watches.
+//! Jail backend: a child process in new namespaces, and the keeper, the supervisor process outside the jail.
 //!
-//! The keeper stays on the host, single-threaded and in a session of its own. It lives as long as
-//! its standard input, whose other end only the host process has: when that is gone, however it
-//! went, the keeper kills the jail's first process, the kernel ends everything else in it, and the
-//! keeper removes what is left (the groups of the kernel's accounting; mounts, networks and memory
-//! disks go by themselves).
+//! The keeper stays on the host, single-threaded and in its own session. It runs until its standard input closes,
+//! and only the assize process holds the other end. When assize exits for any reason, the keeper kills the jail's
+//! init process, the kernel kills everything else in the PID namespace, and the keeper removes the cgroups. The
+//! kernel frees mounts, networks and tmpfs by itself.
 
 mod emulator;
 mod root;
@@ -15,7 +14,7 @@ use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use assize_protocol::jail::{Built, Setup};
+use assize_protocol::jail::{JailSetup, KeeperReply};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -24,8 +23,7 @@ use crate::serve;
 use crate::sys::{self, Pid};
 pub(crate) use users::PROGRAM;
 
-/// Everything but the cgroup namespace, which is made once the groups are entered: what is its root
-/// is decided then.
+/// Namespaces of the jail. The cgroup namespace follows later: its root is the cgroups entered by then.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -33,47 +31,52 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
-/// A step of the building that failed.
+/// Error of one setup step.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct StepError {
+    /// What could not be done, beginning with `cannot`.
     name: String,
     error: io::Error,
 }
 
-impl From<Step> for String {
-    fn from(step: Step) -> String {
+impl From<StepError> for String {
+    fn from(step: StepError) -> String {
         format!("{}: {}", step.name, step.error)
     }
 }
 
-/// Names the step, for whoever has to find out what this host refuses.
+/// Adds the failed action to an error, so that users can see what their host refuses.
 pub(crate) trait AtStep<T> {
-    fn step(self, name: impl Into<String>) -> Result<T, Step>;
+    fn step(self, action: impl Into<String>) -> Result<T, StepError>;
 }
 
 impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
-    fn step(self, name: impl Into<String>) -> Result<T, Step> {
-        self.map_err(|error| Step { name: name.into(), error: error.into() })
+    fn step(self, action: impl Into<String>) -> Result<T, StepError> {
+        self.map_err(|error| StepError {
+            name: format!("cannot {}", action.into()),
+            error: error.into(),
+        })
     }
 }
 
-/// Builds a jail as the host says on standard input, and watches over it. The channel between host
-/// and guest is our standard output.
+/// Runs the keeper: reads the jail's setup from standard input, builds the jail and supervises it. The channel
+/// between host and guest agent is standard output.
 pub(crate) fn keep() -> Result<(), String> {
-    // What is meant for the host's terminal or group is not meant for us.
+    // Signals to the host's terminal or process group must not reach the keeper.
     let _ = rustix::process::setsid();
-    let (line, handed) = hear_host().map_err(|error| format!("hearing the host: {error}"))?;
-    let setup: Setup =
-        serde_json::from_slice(&line).map_err(|error| format!("the host sent no jail: {error}"))?;
+    let (line, handed) =
+        read_setup().map_err(|error| format!("cannot read the jail setup: {error}"))?;
+    let setup: JailSetup =
+        serde_json::from_slice(&line).map_err(|error| format!("invalid jail setup: {error}"))?;
     let built = build(&setup, &handed);
     drop(handed);
     let answer = match &built {
-        Ok(jail) => Built::Ready {
+        Ok(jail) => KeeperReply::Ready {
             pid: jail.pid.cast_unsigned(),
             proc: jail.has_proc,
             landlock: sys::landlock_version(),
         },
-        Err(step) => Built::Failed {
+        Err(step) => KeeperReply::Failed {
             step: step.name.clone(),
             errno: step.error.raw_os_error().unwrap_or(0),
             message: step.error.to_string(),
@@ -81,18 +84,18 @@ pub(crate) fn keep() -> Result<(), String> {
     };
     let mut answer = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
     answer.push('\n');
-    let told = rustix::io::write(rustix::stdio::stdin(), answer.as_bytes());
+    let sent = rustix::io::write(rustix::stdio::stdin(), answer.as_bytes());
     if let Ok(jail) = built {
-        // Its own end of the channel would keep it open.
+        // The keeper's copy of the channel would keep it open after the jail has ended.
         let _ = rustix::stdio::dup2_stdout(rustix::stdio::stderr());
-        jail.watch(told.is_ok());
+        jail.watch(sent.is_ok());
     }
-    leave(&setup);
+    remove_groups(&setup);
     Ok(())
 }
 
-/// One line, and the descriptors that came with it.
-fn hear_host() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+/// Reads one line from the host, and the descriptors sent with it.
+fn read_setup() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let (mut line, mut handed) = (Vec::new(), Vec::new());
     while !line.ends_with(b"\n") {
         let mut piece = [0; 16 * 1024];
@@ -100,11 +103,11 @@ fn hear_host() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut pieces = [IoSliceMut::new(&mut piece)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let heard = recvmsg(rustix::stdio::stdin(), &mut pieces, &mut control, flags)?.bytes;
-        if heard == 0 {
+        let count = recvmsg(rustix::stdio::stdin(), &mut pieces, &mut control, flags)?.bytes;
+        if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        line.extend_from_slice(&piece[..heard]);
+        line.extend_from_slice(&piece[..count]);
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 handed.extend(descriptors);
@@ -114,21 +117,21 @@ fn hear_host() -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((line, handed))
 }
 
+/// Running jail: process id of its init process, and whether it has a `/proc`.
 struct Jail {
     pid: Pid,
     has_proc: bool,
 }
 
-fn build(setup: &Setup, handed: &[OwnedFd]) -> Result<Jail, Step> {
-    // The host closes the jail's life by closing ours; and a keeper that is killed takes it along.
+fn build(setup: &JailSetup, handed: &[OwnedFd]) -> Result<Jail, StepError> {
     let (mut from_child, to_parent) = pipe()?;
     let (from_parent, mut to_child) = pipe()?;
     let groups = open_groups(setup)?;
     let Some(pid) =
-        sys::clone_into_namespaces(NAMESPACES, groups.second.as_ref()).step("making namespaces")?
+        sys::clone_into_namespaces(NAMESPACES, groups.v2.as_ref()).step("create namespaces")?
     else {
         drop(to_child);
-        inside(setup, handed, &groups.first, from_parent, to_parent);
+        run_inside(setup, handed, &groups.v1, from_parent, to_parent);
     };
     drop((to_parent, from_parent));
     let group = setup.emulator.as_ref().and_then(|emulator| emulator.group);
@@ -138,51 +141,51 @@ fn build(setup: &Setup, handed: &[OwnedFd]) -> Result<Jail, Step> {
     }
     let _ = to_child.write_all(b"!");
     drop(to_child);
-    // One byte when all went well, else what did not.
+    // The child sends `proc` or `no proc` on success, else the errno and the failed step.
     let mut answer = String::new();
-    from_child.read_to_string(&mut answer).step("hearing from inside")?;
+    from_child.read_to_string(&mut answer).step("read the result of the jail's init process")?;
     match answer.as_str() {
         "proc" => Ok(Jail { pid, has_proc: true }),
         "no proc" => Ok(Jail { pid, has_proc: false }),
-        told => {
+        failure => {
             let (errno, name) =
-                told.split_once(' ').unwrap_or(("0", "building the jail, which ended"));
+                failure.split_once(' ').unwrap_or(("0", "the jail's init process exited early"));
             let error = io::Error::from_raw_os_error(errno.parse().unwrap_or(0));
-            Err(Step { name: name.to_owned(), error })
+            Err(StepError { name: name.to_owned(), error })
         }
     }
 }
 
-fn pipe() -> Result<(fs::File, fs::File), Step> {
+fn pipe() -> Result<(fs::File, fs::File), StepError> {
     let (read, write) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("making a pipe")?;
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("create a pipe")?;
     Ok((read.into(), write.into()))
 }
 
-/// The control groups, opened by whoever may enter them.
+/// Cgroups of the jail, opened by the keeper, which has the permission to enter them.
 struct OpenGroups {
-    first: Vec<fs::File>,
-    second: Option<fs::File>,
+    v1: Vec<fs::File>,
+    v2: Option<fs::File>,
 }
 
-fn open_groups(setup: &Setup) -> Result<OpenGroups, Step> {
-    let step = |group: &str| format!("opening the group `{group}`");
-    // A thread that moves itself need not wait for others to look away, as a process would.
-    let first = setup.groups_v1.iter().map(|group| {
+fn open_groups(setup: &JailSetup) -> Result<OpenGroups, StepError> {
+    let step = |group: &str| format!("open the cgroup `{group}`");
+    // `tasks`, not `cgroup.procs`: moving one thread does not wait for all CPUs, as moving a process does.
+    let v1 = setup.groups_v1.iter().map(|group| {
         fs::OpenOptions::new().write(true).open(format!("{group}/tasks")).step(step(group))
     });
-    let second = setup.group_v2.as_ref().map(|group| fs::File::open(group).step(step(group)));
-    Ok(OpenGroups { first: first.collect::<Result<_, _>>()?, second: second.transpose()? })
+    let v2 = setup.group_v2.as_ref().map(|group| fs::File::open(group).step(step(group)));
+    Ok(OpenGroups { v1: v1.collect::<Result<_, _>>()?, v2: v2.transpose()? })
 }
 
-fn die_with_the_keeper() -> Result<(), Step> {
+fn die_with_the_keeper() -> Result<(), StepError> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .step("tying its life to ours")
+        .step("set the parent death signal")
 }
 
-/// The life of the jail's first process: it builds the rest around itself, and serves.
-fn inside(
-    setup: &Setup,
+/// Runs as the jail's init process: builds the file system, then serves the host or starts the emulator.
+fn run_inside(
+    setup: &JailSetup,
     handed: &[OwnedFd],
     groups: &[fs::File],
     mut from_parent: fs::File,
@@ -191,29 +194,26 @@ fn inside(
     let mut go = [0; 1];
     let outcome = die_with_the_keeper()
         .and_then(|()| {
-            groups
-                .iter()
-                .try_for_each(|mut group| group.write_all(b"0"))
-                .step("entering the groups")
+            groups.iter().try_for_each(|mut group| group.write_all(b"0")).step("enter the cgroups")
         })
-        .and_then(|()| from_parent.read_exact(&mut go).step("waiting for its users"))
+        .and_then(|()| from_parent.read_exact(&mut go).step("wait for the user mapping"))
         .and_then(|()| root::enter(setup));
-    let told = match &outcome {
-        Ok(root::Entered { has_proc: true, .. }) => "proc".to_owned(),
-        Ok(root::Entered { has_proc: false, .. }) => "no proc".to_owned(),
+    let result = match &outcome {
+        Ok(root::JailRoot { has_proc: true, .. }) => "proc".to_owned(),
+        Ok(root::JailRoot { has_proc: false, .. }) => "no proc".to_owned(),
         Err(step) => format!("{} {}", step.error.raw_os_error().unwrap_or(0), step.name),
     };
-    let heard = to_parent.write_all(told.as_bytes());
-    let (Ok(root::Entered { code, .. }), Ok(())) = (outcome, heard) else {
+    let sent = to_parent.write_all(result.as_bytes());
+    let (Ok(root::JailRoot { code, .. }), Ok(())) = (outcome, sent) else {
         std::process::exit(1);
     };
     if let Some(emulator) = &setup.emulator {
         let error = emulator::become_it(emulator, setup.users.is_some(), handed);
-        let words = format!("{} cannot be started: {error}", emulator.argv[0]);
-        let _ = rustix::io::write(rustix::stdio::stderr(), words.as_bytes());
+        let message = format!("cannot start `{}`: {error}", emulator.argv[0]);
+        let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
         std::process::exit(1);
     }
-    // The channel is all that is kept: as input and as output.
+    // The channel becomes both standard input and standard output.
     if rustix::stdio::dup2_stdin(rustix::stdio::stdout()).is_err() {
         std::process::exit(1);
     }
@@ -229,12 +229,12 @@ fn inside(
     std::process::exit(code)
 }
 
-/// Closes all descriptors but the standard ones and these.
+/// Closes all descriptors except the three standard ones and the code files.
 fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
     const FIRST: u32 = 64;
     let (mut kept, mut free) = (Vec::new(), FIRST);
     for (path, file) in code {
-        // Above all others, so that those below can be closed.
+        // Move each file above the others, so that `close_range` can close everything below.
         let file = rustix::io::fcntl_dupfd_cloexec(&file, free.cast_signed())?;
         let number = file.as_raw_fd().cast_unsigned();
         if number > free {
@@ -248,13 +248,13 @@ fn keep_only(code: root::CodeFiles) -> io::Result<root::CodeFiles> {
     Ok(kept)
 }
 
-/// Gives up the rights of a container's root but those to start programs as another user and to end them.
+/// Drops the capabilities of a container's root, except those to run programs as another user and to kill them.
 pub(crate) fn drop_rights_of_container() -> Result<(), String> {
     Ok(users::drop_rights(true)?)
 }
 
 impl Jail {
-    /// Waits for the end of the jail, or makes it when the host is gone.
+    /// Waits until the jail ends. Kills it when the host closes the keeper's standard input.
     fn watch(&self, mut host_is_there: bool) {
         let process = rustix::process::Pid::from_raw(self.pid)
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -262,20 +262,20 @@ impl Jail {
             sys::kill(self.pid, libc::SIGKILL);
             return;
         };
-        while host_is_there && !ended(&process, Some(rustix::stdio::stdin())) {
+        while host_is_there && !wait_for_end(&process, Some(rustix::stdio::stdin())) {
             let mut byte = [0; 16];
             host_is_there =
                 rustix::io::read(rustix::stdio::stdin(), &mut byte).is_ok_and(|count| count > 0);
         }
         if !host_is_there {
             sys::kill(self.pid, libc::SIGKILL);
-            ended(&process, None::<std::os::fd::BorrowedFd<'_>>);
+            wait_for_end(&process, None::<std::os::fd::BorrowedFd<'_>>);
         }
     }
 }
 
-/// Waits until the process ended, or until there is something to be read.
-fn ended(process: &OwnedFd, or_readable: Option<impl AsFd>) -> bool {
+/// Waits until the process has ended or the descriptor is readable. Returns whether the process has ended.
+fn wait_for_end(process: &OwnedFd, or_readable: Option<impl AsFd>) -> bool {
     let mut fds = vec![PollFd::new(process, PollFlags::IN)];
     fds.extend(or_readable.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
     loop {
@@ -286,9 +286,8 @@ fn ended(process: &OwnedFd, or_readable: Option<impl AsFd>) -> bool {
     }
 }
 
-/// Removes what does not go by itself. The first process is the last to go of those in its
-/// namespace, so the groups are empty once it was waited for.
-fn leave(setup: &Setup) {
+/// Removes the jail's cgroups. They are empty once the init process, the last of its PID namespace, is reaped.
+fn remove_groups(setup: &JailSetup) {
     while sys::wait_any() {}
     for group in setup.groups_v1.iter().chain(&setup.group_v2) {
         let _ = fs::remove_dir(group);

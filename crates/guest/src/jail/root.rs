@@ -1,11 +1,11 @@
-//! The file system inside: read-only pieces of the host, a memory disk, a bare `/dev`, its own `/proc`.
+//! File system of the jail: read-only mounts from the host, a tmpfs, a minimal `/dev` and a private `/proc`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use assize_protocol::CODE;
-use assize_protocol::jail::{Piece, Setup};
+use assize_protocol::jail::{HostMount, JailSetup};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -15,162 +15,162 @@ use rustix::mount::{
 };
 
 use super::users::{self, PROGRAM};
-use super::{AtStep, Step};
+use super::{AtStep, StepError};
 use crate::sys;
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// Where the new root is put together: any folder will do, as nothing of the old root stays.
-const PLACES: [&str; 3] = ["/tmp", "/mnt", "/usr"];
+/// Candidate mount points for building the new root. Any folder works, because the old root is unmounted.
+const MOUNT_POINTS: [&str; 3] = ["/tmp", "/mnt", "/usr"];
 
-/// The folder that code is put in.
+/// The folder that holds the [`CODE`] files.
 const CODE_FOLDER: &str = "/tmp";
 
-/// Where the memory disk is put while its folders are taken from it.
+/// Temporary mount point of the tmpfs whose subfolders become the writable folders.
 const DISK: &str = ".disk";
 
-/// The new file system.
-pub(crate) struct Entered {
+/// Result of [`enter`].
+pub(crate) struct JailRoot {
     pub(crate) has_proc: bool,
     pub(crate) code: CodeFiles,
 }
 
-/// Files for code that programs see read-only, by their paths, each open for the guest to write.
+/// Code files that programs see read-only: path, and a descriptor through which the guest agent writes.
 pub(crate) type CodeFiles = Vec<(&'static str, OwnedFd)>;
 
-/// Leaves the host's file system for a new one.
-pub(crate) fn enter(setup: &Setup) -> Result<Entered, Step> {
+/// Builds the jail's file system and makes it the root of this process.
+pub(crate) fn enter(setup: &JailSetup) -> Result<JailRoot, StepError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .step("making mounts private")?;
-    sys::hide_groups().step("hiding the host's groups")?;
-    // As the one who made the jail: it may see folders that the guest's user may not.
-    let pieces = gather(&setup.pieces)?;
+        .step("make mounts private")?;
+    sys::hide_groups().step("create a cgroup namespace")?;
+    // Before switching users: the keeper's user may read folders that the guest agent's user may not.
+    let pieces = clone_mounts(&setup.pieces)?;
     if setup.users.is_some() {
         users::become_guest()?;
-        // Which the kernel forgets when a process becomes somebody else.
+        // The kernel clears the parent death signal when a process changes its user.
         super::die_with_the_keeper()?;
     }
-    begin()?;
-    // Before the pieces, some of which may lie within: an environment in `/tmp` is one, too.
-    let code = writable(setup)?;
+    create_root()?;
+    // Before the pieces, because a piece may lie in a writable folder, such as a virtual environment in `/tmp`.
+    let code = mount_writable(setup)?;
     for (piece, tree) in &pieces {
-        place(piece, tree)?;
+        attach_piece(piece, tree)?;
     }
     for link in &setup.links {
-        let at = inside(&link.at);
+        let at = relative(&link.at);
         make_parents(at)?;
-        std::os::unix::fs::symlink(&link.to, at).step(format!("linking `{}`", link.at))?;
+        std::os::unix::fs::symlink(&link.to, at).step(format!("create the link `{}`", link.at))?;
     }
     for file in &setup.files {
-        let at = inside(&file.at);
+        let at = relative(&file.at);
         make_parents(at)?;
-        std::fs::write(at, &file.text).step(format!("writing `{}`", file.at))?;
+        std::fs::write(at, &file.text).step(format!("write `{}`", file.at))?;
     }
-    let has_proc = proc()?;
-    finish(setup)?;
-    Ok(Entered { has_proc, code })
+    let has_proc = mount_proc()?;
+    change_root(setup)?;
+    Ok(JailRoot { has_proc, code })
 }
 
-/// Takes hold of the host's pieces, each with all that is mounted below it, and none writable.
-fn gather(pieces: &[Piece]) -> Result<Vec<(&Piece, OwnedFd)>, Step> {
-    let mut gathered = Vec::with_capacity(pieces.len());
+/// Clones the mounts of the host's pieces, with everything mounted below them, and makes them read-only.
+fn clone_mounts(pieces: &[HostMount]) -> Result<Vec<(&HostMount, OwnedFd)>, StepError> {
+    let mut cloned = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_RECURSIVE;
         let tree = match open_tree(CWD, piece.from.as_str(), flags) {
             Err(Errno::NOENT) if piece.optional => continue,
-            tree => tree.step(format!("taking hold of `{}`", piece.from))?,
+            tree => tree.step(format!("clone the mount of `{}`", piece.from))?,
         };
         let attributes = if piece.device { DEVICE } else { READ_ONLY };
         sys::set_mount_attributes(&tree, attributes, true)
-            .step(format!("making `{}` read-only", piece.from))?;
-        gathered.push((piece, tree));
+            .step(format!("make `{}` read-only", piece.from))?;
+        cloned.push((piece, tree));
     }
-    Ok(gathered)
+    Ok(cloned)
 }
 
-/// An empty root, as the working folder.
-fn begin() -> Result<(), Step> {
-    let root = memory_disk(&[("size", "1m"), ("mode", "0755")])?;
-    let attached = PLACES.iter().map(|place| attach(&root, place)).find(|result| result.is_ok());
+/// Mounts an empty root and makes it the working folder.
+fn create_root() -> Result<(), StepError> {
+    let root = tmpfs(&[("size", "1m"), ("mode", "0755")])?;
+    let attached = MOUNT_POINTS.iter().map(|at| attach(&root, at)).find(|result| result.is_ok());
     match attached {
         Some(_) => {}
-        None => attach(&root, PLACES[0]).step("finding a place for the new root")?,
+        None => attach(&root, MOUNT_POINTS[0]).step("mount the new root")?,
     }
-    rustix::process::fchdir(&root).step("going to the new root")?;
+    rustix::process::fchdir(&root).step("enter the new root")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     Ok(())
 }
 
-fn memory_disk(options: &[(&str, &str)]) -> Result<OwnedFd, Step> {
-    let name = "making a memory disk";
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).step(name)?;
+fn tmpfs(options: &[(&str, &str)]) -> Result<OwnedFd, StepError> {
+    let step = "create a tmpfs";
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).step(step)?;
     for (key, value) in options {
-        fsconfig_set_string(context.as_fd(), *key, *value).step(name)?;
+        fsconfig_set_string(context.as_fd(), *key, *value).step(step)?;
     }
-    fsconfig_create(context.as_fd()).step(name)?;
+    fsconfig_create(context.as_fd()).step(step)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).step(name)
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).step(step)
 }
 
 fn attach(tree: &OwnedFd, at: &str) -> Result<(), Errno> {
     move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-/// A whole path, as seen from the new root.
-fn inside(path: &str) -> &str {
+/// Makes an absolute path relative to the new root, which is the working folder.
+fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-fn make_folder(path: &str) -> Result<(), Step> {
+fn make_folder(path: &str) -> Result<(), StepError> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
         .create(path)
-        .step(format!("making `/{path}`"))
+        .step(format!("create the folder `/{path}`"))
 }
 
-fn make_parents(path: &str) -> Result<(), Step> {
+fn make_parents(path: &str) -> Result<(), StepError> {
     match Path::new(path).parent().and_then(Path::to_str) {
         None | Some("") => Ok(()),
         Some(folder) => make_folder(folder),
     }
 }
 
-fn make_file(path: &str) -> Result<(), Step> {
+fn make_file(path: &str) -> Result<(), StepError> {
     make_parents(path)?;
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).step(format!("making `/{path}`"))?;
+    rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).step(format!("create `/{path}`"))?;
     Ok(())
 }
 
-fn place(piece: &Piece, tree: &OwnedFd) -> Result<(), Step> {
-    let at = inside(&piece.to);
+fn attach_piece(piece: &HostMount, tree: &OwnedFd) -> Result<(), StepError> {
+    let at = relative(&piece.to);
     let is_folder = rustix::fs::fstat(tree)
         .map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
-        .step(format!("looking at `{}`", piece.from))?;
-    // What lies within another piece is there already.
+        .step(format!("stat `{}`", piece.from))?;
+    // A path inside another piece exists already.
     if !Path::new(at).exists() {
         if is_folder { make_folder(at)? } else { make_file(at)? }
     }
-    attach(tree, at).step(format!("placing `{}`", piece.to))
+    attach(tree, at).step(format!("mount `{}`", piece.to))
 }
 
-/// The folders that can be written to, all on one disk with one size.
-fn writable(setup: &Setup) -> Result<CodeFiles, Step> {
+/// Mounts the writable folders, all on one tmpfs of limited size.
+fn mount_writable(setup: &JailSetup) -> Result<CodeFiles, StepError> {
     let (size, files) = (setup.disk_bytes.to_string(), setup.disk_files.to_string());
-    let disk = memory_disk(&[("size", &size), ("nr_inodes", &files), ("mode", "0755")])?;
+    let disk = tmpfs(&[("size", &size), ("nr_inodes", &files), ("mode", "0755")])?;
     make_folder(DISK)?;
-    attach(&disk, DISK).step("placing the disk")?;
+    attach(&disk, DISK).step("mount the tmpfs")?;
     let owner = rustix::process::Uid::from_raw(PROGRAM);
     let group = rustix::process::Gid::from_raw(PROGRAM);
     for folder in &setup.writable {
-        let name = inside(folder).replace('/', "-");
-        let step = || format!("making `{folder}`");
+        let name = relative(folder).replace('/', "-");
+        let step = || format!("create the writable folder `{folder}`");
         rustix::fs::mkdirat(&disk, name.as_str(), Mode::from_raw_mode(0o1777)).step(step())?;
-        // The folder of code is the guest's: whoever owns a sticky folder can delete any file in it.
+        // The code folder stays the guest agent's: the owner of a sticky folder can delete any file in it.
         if folder != CODE_FOLDER || setup.users.is_none() {
             let flags = rustix::fs::AtFlags::empty();
             rustix::fs::chownat(&disk, name.as_str(), Some(owner), Some(group), flags)
@@ -185,43 +185,42 @@ fn writable(setup: &Setup) -> Result<CodeFiles, Step> {
         .step(step())?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(&disk, name.as_str(), flags).step(step())?;
-        make_folder(inside(folder))?;
-        attach(&tree, inside(folder)).step(step())?;
+        make_folder(relative(folder))?;
+        attach(&tree, relative(folder)).step(step())?;
     }
     let code = match setup.users {
         Some(_) => Vec::new(),
         None if setup.writable.iter().any(|folder| folder == CODE_FOLDER) => mount_code(&disk)?,
         None => Vec::new(),
     };
-    // Its folders stay where they were placed.
-    unmount(DISK, UnmountFlags::DETACH).step("hiding the disk")?;
-    std::fs::remove_dir(DISK).step("hiding the disk")?;
+    // The folders mounted from it stay mounted.
+    unmount(DISK, UnmountFlags::DETACH).step("unmount the tmpfs")?;
+    std::fs::remove_dir(DISK).step("remove the mount point of the tmpfs")?;
     Ok(code)
 }
 
-/// Mounts the files for code read-only. Where programs are the guest's own user, nothing else keeps them from
-/// changing, replacing or deleting them.
-fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, Step> {
+/// Mounts the code files read-only: the only protection if programs run as the guest agent's user.
+fn mount_code(disk: &OwnedFd) -> Result<CodeFiles, StepError> {
     let mut code = Vec::new();
     for path in CODE {
-        let step = || format!("making `{path}`");
-        let name = inside(path).replace('/', "-");
+        let step = || format!("create the code file `{path}`");
+        let name = relative(path).replace('/', "-");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(disk, name.as_str(), flags, Mode::from_raw_mode(0o444))
             .step(step())?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(disk, name.as_str(), flags).step(step())?;
         sys::set_mount_attributes(&tree, READ_ONLY, false).step(step())?;
-        make_file(inside(path))?;
-        attach(&tree, inside(path)).step(step())?;
+        make_file(relative(path))?;
+        attach(&tree, relative(path)).step(step())?;
         code.push((path, file));
     }
     Ok(code)
 }
 
-/// A `/proc` of processes alone. Where the host's own is hidden in part, as in most containers, the
-/// kernel refuses one; then there is none.
-fn proc() -> Result<bool, Step> {
+/// Mounts a `/proc` that shows only processes. Returns `false` if the kernel refuses, as it does when parts of
+/// the host's own `/proc` are masked, as in most containers.
+fn mount_proc() -> Result<bool, StepError> {
     make_folder("proc")?;
     let mounted = (|| {
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -236,20 +235,20 @@ fn proc() -> Result<bool, Step> {
     match mounted {
         Ok(()) => Ok(true),
         Err(Errno::PERM) => Ok(false),
-        error => error.map(|()| true).step("mounting /proc"),
+        error => error.map(|()| true).step("mount `/proc`"),
     }
 }
 
-/// Makes the working folder the root, for good, and gives up what only the building needed.
-fn finish(setup: &Setup) -> Result<(), Step> {
+/// Makes the working folder the root, unmounts the host's root and drops the capabilities that the setup needed.
+fn change_root(setup: &JailSetup) -> Result<(), StepError> {
     let root =
         rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .step("looking at the new root")?;
-    sys::set_mount_attributes(&root, READ_ONLY, false).step("making the root read-only")?;
-    rustix::process::pivot_root(".", ".").step("changing the root")?;
-    unmount(".", UnmountFlags::DETACH).step("leaving the old root")?;
-    rustix::process::chdir("/").step("changing the root")?;
-    rustix::system::sethostname(setup.host_name.as_bytes()).step("naming the host")?;
-    sys::loopback_up().step("bringing the loopback up")?;
+            .step("open the new root")?;
+    sys::set_mount_attributes(&root, READ_ONLY, false).step("make the root read-only")?;
+    rustix::process::pivot_root(".", ".").step("change the root")?;
+    unmount(".", UnmountFlags::DETACH).step("unmount the old root")?;
+    rustix::process::chdir("/").step("enter the new root")?;
+    rustix::system::sethostname(setup.host_name.as_bytes()).step("set the host name")?;
+    sys::loopback_up().step("bring up the loopback interface")?;
     users::drop_rights(setup.users.is_some())
 }

@@ -1,80 +1,80 @@
-//! The group that programs are members of, in a machine of our own: its kernel keeps the account.
+//! Cgroup of all programs in a microVM, which enforces their limits on memory, processes and CPU.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use assize_protocol::Machine;
+use assize_protocol::MicroVmSettings;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen,
 };
 
-use crate::jail::{AtStep, Step};
+use crate::jail::{AtStep, StepError};
 
-/// One hundred milliseconds, in which programs have their share of the processor.
+/// CPU accounting period: 100 ms, in microseconds.
 const PERIOD: u64 = 100_000;
 
 const NAME: &str = "programs";
 
-/// What the kernel is to keep an account of.
-const KINDS: &str = "+memory +pids +cpu";
+/// Cgroup controllers to enable.
+const CONTROLLERS: &str = "+memory +pids +cpu";
 
-/// The group, in a tree that is mounted nowhere.
-pub(crate) struct Group {
+/// Cgroup of the programs, in a cgroup tree that is not mounted at any path.
+pub(crate) struct ProgramCgroup {
     folder: OwnedFd,
-    /// Opened by us, so that those who have become somebody else can still enter.
+    /// `cgroup.procs`, opened as root, so that a process can still enter after it has changed its user.
     members: File,
 }
 
-impl Group {
-    pub(crate) fn make() -> Result<Group, Step> {
-        let root = tree().step("mounting control groups")?;
-        write(&root, "cgroup.subtree_control", KINDS)
-            .step("the kernel keeps no account of memory, processes and processor time")?;
-        mkdirat(&root, NAME, Mode::from_raw_mode(0o755)).step("making a group")?;
+impl ProgramCgroup {
+    pub(crate) fn make() -> Result<ProgramCgroup, StepError> {
+        let root = mount_cgroups().step("mount cgroups")?;
+        write(&root, "cgroup.subtree_control", CONTROLLERS)
+            .step("enable the cgroup controllers for memory, processes and CPU")?;
+        mkdirat(&root, NAME, Mode::from_raw_mode(0o755)).step("create a cgroup")?;
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        let folder = openat(&root, NAME, flags, Mode::empty()).step("opening the group")?;
-        let members = open(&folder, "cgroup.procs", OFlags::WRONLY).step("opening the group")?;
-        Ok(Group { folder, members })
+        let folder = openat(&root, NAME, flags, Mode::empty()).step("open the cgroup")?;
+        let members = open(&folder, "cgroup.procs", OFlags::WRONLY).step("open `cgroup.procs`")?;
+        Ok(ProgramCgroup { folder, members })
     }
 
-    pub(crate) fn limit(&self, told: &Machine) -> Result<(), Step> {
-        // The kernel takes nothing shorter than a millisecond.
-        let quota = (u64::from(told.cpu_millis) * PERIOD / 1000).max(1000);
+    pub(crate) fn limit(&self, settings: &MicroVmSettings) -> Result<(), StepError> {
+        // The kernel rejects quotas below 1 ms.
+        let quota = (u64::from(settings.cpu_millis) * PERIOD / 1000).max(1000);
         for (name, value) in [
-            ("memory.max", told.memory.to_string()),
-            ("pids.max", told.processes.to_string()),
+            ("memory.max", settings.memory.to_string()),
+            ("pids.max", settings.processes.to_string()),
             ("cpu.max", format!("{quota} {PERIOD}")),
         ] {
-            write(&self.folder, name, &value).step(format!("setting `{name}`"))?;
+            write(&self.folder, name, &value).step(format!("set `{name}`"))?;
         }
-        // A kernel without swap does not know the word.
+        // A kernel without swap has no such file.
         let _ = write(&self.folder, "memory.swap.max", "0");
         Ok(())
     }
 
-    /// Makes the process that calls it a member.
+    /// Moves the calling process into the cgroup.
     pub(crate) fn enter(&self) -> io::Result<()> {
         (&self.members).write_all(b"0")
     }
 
-    /// How many of its members were ended for want of memory.
+    /// Number of processes that the OOM killer has killed in this cgroup.
     pub(crate) fn killed(&self) -> u64 {
         let events = read(&self.folder, "memory.events").unwrap_or_default();
         let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// The most memory that its members ever used, where the kernel remembers it.
+    /// Peak memory use of the cgroup since its creation, if the kernel records it.
     pub(crate) fn peak(&self) -> Option<u64> {
         read(&self.folder, "memory.peak").ok()?.trim().parse().ok()
     }
 }
 
-fn tree() -> Result<OwnedFd, rustix::io::Errno> {
+fn mount_cgroups() -> Result<OwnedFd, rustix::io::Errno> {
     let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    // To enter a group should not wait for every processor to look away; older kernels always do.
+    // Lets a process enter a cgroup without waiting for all CPUs. Older kernels reject the flag and always wait.
     let _ = fsconfig_set_flag(&context, "favordynmods");
     fsconfig_create(&context)?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())

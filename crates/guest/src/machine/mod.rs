@@ -1,8 +1,7 @@
-//! The first process of a machine: it makes a system of what the kernel gives it, and serves.
+//! Init process (PID 1) of a microVM: sets up the system and serves the host.
 //!
-//! A machine is started once, and then copied while it waits for the host's first word. Everything
-//! that can be done before is done in [`init`]; what must differ from copy to copy, or depends on what
-//! the copy is for, comes with the host's hello ([`wake`]).
+//! The host boots a microVM once, takes a snapshot while it waits for the host's `Hello`, and restores the snapshot for
+//! every sandbox. [`init`] does the work that all copies share; [`wake`] applies the settings in a copy's `Hello`.
 
 mod group;
 
@@ -14,90 +13,93 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use assize_protocol::Machine;
+use assize_protocol::MicroVmSettings;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, mount, mount_move, mount_remount};
 use rustix::thread::CapabilitySet;
 
-use crate::jail::{AtStep, PROGRAM, Step};
+use crate::jail::{AtStep, PROGRAM, StepError};
 use crate::{serve, sys};
-pub(crate) use group::Group;
+pub(crate) use group::ProgramCgroup;
 
-/// The modules of the kernel that came along, and the file that says in which order to load them.
+/// Folder of kernel modules in the initrd. Its file `list` names them in load order.
 const MODULES: &str = "/modules";
 
-/// What came along for interpreters, and where it goes, from the root.
+/// Python support files in the initrd, and their destination relative to the new root.
 const PYTHON: &str = "/python";
 const PYTHON_FOLDER: &str = "run/assize/python";
 
-/// The channel to the host is the port of this number, of whichever device has ports.
-const CHANNEL: &str = "p1";
+/// Suffix of the virtio-serial port that is the channel to the host (`/dev/vport*p1`).
+const CHANNEL_SUFFIX: &str = "p1";
 
-/// Where what goes wrong is told: to the kernel, until there is a console.
-const WORDS: [&str; 2] = ["/dev/kmsg", "/dev/hvc0"];
+/// Where errors are logged: the kernel log until the console exists, then the console.
+const KERNEL_LOG: &str = "/dev/kmsg";
+const CONSOLE: &str = "/dev/hvc0";
 
-/// Where the real root is put before it is one.
+/// Mount point of the real root file system.
 const ROOT: &str = "/root";
 
-/// The disk that has the root, and the one that may have layers.
+/// The disks with the root file system and with package layers.
 const DISK: &str = "/dev/vda";
 const LAYERS: &str = "vdb";
 
-/// Devices that every program expects, with their numbers.
+/// Devices that every program expects, with their major and minor numbers.
 const NODES: [(&str, u32, u32); 5] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9)];
 
-/// How long the kernel may take to make what it has found usable.
-const FOUND: Duration = Duration::from_secs(20);
+/// How long to wait for devices and the host to become available.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the guest keeps of the machine that it is in.
-pub(crate) struct Home {
-    /// Where programs are accounted for.
-    pub(crate) group: Rc<Group>,
-    /// The kernel's own devices, which nobody else can reach.
+/// Resources of the microVM that the guest agent uses.
+pub(crate) struct MicroVm {
+    /// Cgroup of all programs.
+    pub(crate) group: Rc<ProgramCgroup>,
+    /// The kernel's devtmpfs, which is no longer mounted at any path that programs can reach.
     devices: File,
 }
 
-/// Makes the system, and serves until the host is gone.
+/// Sets up the system and serves until the host disconnects.
 pub(crate) fn init() -> Result<(), String> {
-    mount("dev", "/dev", "devtmpfs", MountFlags::NOSUID, None).step("mounting the devices")?;
-    speak_to(WORDS[0]);
+    mount("dev", "/dev", "devtmpfs", MountFlags::NOSUID, None).step("mount devtmpfs")?;
+    log_to(KERNEL_LOG);
     load_modules()?;
-    let channel = eventually(open_channel).step("opening the channel")?;
-    speak_to(WORDS[1]);
-    let devices = File::open("/dev").step("opening the devices")?;
+    let channel = eventually(open_channel).step("open the channel")?;
+    log_to(CONSOLE);
+    let devices = File::open("/dev").step("open `/dev`")?;
     enter_root()?;
-    let group = Rc::new(Group::make()?);
-    rustix::system::sethostname(b"sandbox").step("naming the machine")?;
-    sys::loopback_up().step("bringing the loopback up")?;
+    let group = Rc::new(ProgramCgroup::make()?);
+    rustix::system::sethostname(b"sandbox").step("set the host name")?;
+    sys::loopback_up().step("bring up the loopback interface")?;
     warm_up();
-    rustix::stdio::dup2_stdin(&channel).step("the channel")?;
-    rustix::stdio::dup2_stdout(&channel).step("the channel")?;
+    rustix::stdio::dup2_stdin(&channel).step("make the channel standard input")?;
+    rustix::stdio::dup2_stdout(&channel).step("make the channel standard output")?;
     drop(channel);
-    // Whatever is started has no rights, and can get none.
+    // Programs start without capabilities and cannot gain any.
     for capability in CapabilitySet::all() {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
-    sys::yield_to_programs().step("standing back")?;
-    eventually(host_is_there).step("waiting for the host")?;
-    serve::serve(Some(PROGRAM), Some(Home { group, devices }), Vec::new())
+    sys::yield_to_programs().step("set the scheduling policy")?;
+    eventually(host_is_there).step("connect to the host")?;
+    serve::serve(Some(PROGRAM), Some(MicroVm { group, devices }), Vec::new())
 }
 
-fn speak_to(path: &str) {
-    if let Ok(place) = File::options().write(true).open(path) {
-        let _ = rustix::stdio::dup2_stderr(place);
+/// Redirects standard error to a file.
+fn log_to(path: &str) {
+    if let Ok(file) = File::options().write(true).open(path) {
+        let _ = rustix::stdio::dup2_stderr(file);
     }
 }
 
-fn load_modules() -> Result<(), Step> {
+fn load_modules() -> Result<(), StepError> {
     let list = Path::new(MODULES).join("list");
-    let names = fs::read_to_string(&list).step("reading which modules to load")?;
+    let names = fs::read_to_string(&list).step("read the list of kernel modules")?;
     for name in names.lines() {
-        let file = File::open(Path::new(MODULES).join(name)).step(name)?;
+        let file = File::open(Path::new(MODULES).join(name))
+            .step(format!("open the kernel module `{name}`"))?;
         match sys::load_module(&file) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).step(format!("loading the module `{name}`"));
+                return Err(error).step(format!("load the kernel module `{name}`"));
             }
             _ => {}
         }
@@ -108,70 +110,70 @@ fn load_modules() -> Result<(), Step> {
 fn open_channel() -> io::Result<File> {
     let mut names =
         fs::read_dir("/dev")?.flatten().filter_map(|e| e.file_name().into_string().ok());
-    let name = names.find(|name| name.starts_with("vport") && name.ends_with(CHANNEL));
+    let name = names.find(|name| name.starts_with("vport") && name.ends_with(CHANNEL_SUFFIX));
     let name = name.ok_or(io::ErrorKind::NotFound)?;
     File::options().read(true).write(true).open(Path::new("/dev").join(name))
 }
 
-/// Leaves what the kernel started with for the disk, furnished with what changes.
-fn enter_root() -> Result<(), Step> {
+/// Switches from the initrd to the root disk, and mounts the writable and virtual file systems in it.
+fn enter_root() -> Result<(), StepError> {
     let read_only = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-    mount(DISK, ROOT, "squashfs", read_only, None).step("mounting the root")?;
-    rustix::process::chdir(ROOT).step("going to the root")?;
+    mount(DISK, ROOT, "squashfs", read_only, None).step("mount the root disk")?;
+    rustix::process::chdir(ROOT).step("enter the root disk")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
     mount("proc", "proc", "proc", plain | MountFlags::NOEXEC, Some(c"subset=pid"))
-        .step("mounting /proc")?;
-    mount("tmp", "tmp", "tmpfs", plain, Some(c"mode=1777")).step("mounting /tmp")?;
+        .step("mount `/proc`")?;
+    mount("tmp", "tmp", "tmpfs", plain, Some(c"mode=1777")).step("mount `/tmp`")?;
     let workspace = "tmp/workspace";
-    fs::create_dir(workspace).step("making the workspace")?;
+    fs::create_dir(workspace).step("create the workspace")?;
     std::os::unix::fs::chown(workspace, Some(PROGRAM), Some(PROGRAM))
-        .step("giving the workspace to programs")?;
+        .step("change the owner of the workspace")?;
     make_devices()?;
-    place_python()?;
-    // What was only needed to come here is memory.
+    copy_python()?;
+    // Frees memory: the initrd is not used again.
     for folder in [MODULES, PYTHON] {
         let _ = fs::remove_dir_all(folder);
     }
-    mount_move(".", "/").step("changing the root")?;
-    rustix::process::chroot(".").step("changing the root")?;
-    rustix::process::chdir("/").step("changing the root")
+    mount_move(".", "/").step("move the root mount")?;
+    rustix::process::chroot(".").step("change the root")?;
+    rustix::process::chdir("/").step("enter the new root")
 }
 
-/// A `/dev` with what programs expect, and nothing that leads anywhere.
-fn make_devices() -> Result<(), Step> {
+/// Creates a `/dev` with only the harmless devices that programs expect.
+fn make_devices() -> Result<(), StepError> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount("dev", "dev", "tmpfs", flags, Some(c"mode=755,size=64k")).step("mounting /dev")?;
+    mount("dev", "dev", "tmpfs", flags, Some(c"mode=755,size=64k")).step("mount `/dev`")?;
     let umask = rustix::process::umask(Mode::empty());
     for (name, major, minor) in NODES {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(CWD, format!("dev/{name}"), FileType::CharacterDevice, mode, makedev(major, minor))
-            .step(format!("making the device `{name}`"))?;
+            .step(format!("create the device `{name}`"))?;
     }
     rustix::process::umask(umask);
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), format!("dev/{name}"))
-            .step(format!("linking `/dev/{name}`"))?;
+            .step(format!("create the link `/dev/{name}`"))?;
     }
-    fs::create_dir("dev/shm").step("making /dev/shm")?;
-    mount_remount("dev", flags | MountFlags::RDONLY, c"").step("closing /dev")?;
+    fs::create_dir("dev/shm").step("create `/dev/shm`")?;
+    mount_remount("dev", flags | MountFlags::RDONLY, c"").step("make `/dev` read-only")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("shm", "dev/shm", "tmpfs", plain, Some(c"mode=1777,size=8m")).step("mounting /dev/shm")
+    mount("shm", "dev/shm", "tmpfs", plain, Some(c"mode=1777,size=8m")).step("mount `/dev/shm`")
 }
 
-fn place_python() -> Result<(), Step> {
+fn copy_python() -> Result<(), StepError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("run", "run", "tmpfs", flags, Some(c"mode=755,size=256k")).step("mounting /run")?;
-    fs::create_dir_all(PYTHON_FOLDER).step("making a folder for Python")?;
-    for entry in fs::read_dir(PYTHON).step("reading what came for Python")?.flatten() {
+    mount("run", "run", "tmpfs", flags, Some(c"mode=755,size=256k")).step("mount `/run`")?;
+    fs::create_dir_all(PYTHON_FOLDER).step("create the folder of Python support files")?;
+    for entry in fs::read_dir(PYTHON).step("list the Python support files")?.flatten() {
         let to = Path::new(PYTHON_FOLDER).join(entry.file_name());
-        fs::copy(entry.path(), to).step("copying what came for Python")?;
+        fs::copy(entry.path(), to).step("copy the Python support files")?;
     }
-    mount_remount("run", flags | MountFlags::RDONLY, c"").step("closing /run")
+    mount_remount("run", flags | MountFlags::RDONLY, c"").step("make `/run` read-only")
 }
 
-/// Has what most programs read be in memory by the time the machine is copied.
+/// Starts Python once, so that the snapshot has the files that most programs read in the page cache.
 fn warm_up() {
-    // That there is none is nobody's fault.
+    // The image may have no Python.
     let _ = Command::new("/usr/bin/python3")
         .args(["-c", "import assize_gate"])
         .env_clear()
@@ -182,57 +184,56 @@ fn warm_up() {
         .status();
 }
 
-/// Until the host is there, a channel looks as if its end had come.
+/// Checks whether the host has connected. Until then, the channel polls as hung up.
 fn host_is_there() -> io::Result<()> {
     let channel = rustix::stdio::stdin();
     let mut fds = [PollFd::new(&channel, PollFlags::OUT)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    let there = fds[0].revents() == PollFlags::OUT;
-    there.then_some(()).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    let connected = fds[0].revents() == PollFlags::OUT;
+    connected.then_some(()).ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
-/// Tries until it succeeds, where nobody tells when it would.
+/// Retries every millisecond until the attempt succeeds or [`READY_TIMEOUT`] has passed.
 fn eventually<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    let latest = Instant::now() + FOUND;
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
         match attempt() {
-            Err(_) if Instant::now() < latest => std::thread::sleep(Duration::from_millis(1)),
-            tried => return tried,
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            result => return result,
         }
     }
 }
 
-/// Makes a copy one that is like no other: its randomness and its clock, its limits, its layers.
-pub(crate) fn wake(home: &Home, told: &Machine) -> Result<(), Step> {
-    sys::reseed_kernel(&told.entropy).step("taking in randomness")?;
-    sys::set_clock(told.unix_nanos).step("setting the clock")?;
-    home.group.limit(told)?;
-    let size = format!("size={},nr_inodes={}", told.disk_bytes, told.disk_files);
-    let size = std::ffi::CString::new(size).step("sizing /tmp")?;
+/// Configures a restored copy: reseeds the random generator, sets the clock, applies limits and mounts layers.
+pub(crate) fn wake(home: &MicroVm, settings: &MicroVmSettings) -> Result<(), StepError> {
+    sys::reseed_kernel(&settings.entropy).step("reseed the random generator")?;
+    sys::set_clock(settings.unix_nanos).step("set the clock")?;
+    home.group.limit(settings)?;
+    let size = format!("size={},nr_inodes={}", settings.disk_bytes, settings.disk_files);
+    let size = std::ffi::CString::new(size).step("resize `/tmp`")?;
     let plain = MountFlags::NOSUID | MountFlags::NODEV;
-    mount_remount("/tmp", plain, &size).step("sizing /tmp")?;
-    if let Some(at) = &told.layers {
+    mount_remount("/tmp", plain, &size).step("resize `/tmp`")?;
+    if let Some(at) = &settings.layers {
         let disk = format!("/proc/self/fd/{}/{LAYERS}", home.devices.as_raw_fd());
         let read_only = plain | MountFlags::RDONLY;
-        mount(disk, at.as_str(), "squashfs", read_only, None).step("mounting the layers")?;
+        mount(disk, at.as_str(), "squashfs", read_only, None).step("mount the layers")?;
     }
     Ok(())
 }
 
-/// Says how many thousand ticks this processor counts in a second; 0 where that does not matter.
+/// Prints the frequency of the CPU's time-stamp counter in kHz, or 0 on architectures that do not need it.
 pub(crate) fn tell_ticks() -> Result<(), String> {
-    let (begun, first) = clocks();
+    let (begun, first) = read_clocks();
     std::thread::sleep(Duration::from_millis(25));
-    let (ended, last) = clocks();
-    let taken = ended.duration_since(begun).as_nanos().max(1);
-    let told = (u128::from(last.saturating_sub(first)) * 1_000_000 / taken).to_string();
-    rustix::io::write(rustix::stdio::stdout(), told.as_bytes()).map_err(|e| e.to_string())?;
+    let (ended, last) = read_clocks();
+    let nanos = ended.duration_since(begun).as_nanos().max(1);
+    let khz = (u128::from(last.saturating_sub(first)) * 1_000_000 / nanos).to_string();
+    rustix::io::write(rustix::stdio::stdout(), khz.as_bytes()).map_err(|e| e.to_string())?;
     Ok(())
 }
 
-/// The time and what the processor has counted, read as closely together as it can be had: somebody else may have
-/// their turn in between.
-fn clocks() -> (Instant, u64) {
+/// Reads the time and the time-stamp counter together: the closest of 20 readings, because of preemption.
+fn read_clocks() -> (Instant, u64) {
     let read = || {
         let before = sys::ticks().unwrap_or(0);
         let now = Instant::now();

@@ -1,10 +1,10 @@
-//! Which system calls there are, and who needs them.
+//! Lists of allowed and conditionally allowed system calls.
 
 use libc::*;
 
-use super::{Check, Verdict};
+use super::{ArgumentCheck, SyscallAction};
 
-/// Each group says who needs it.
+/// System calls that programs may make with any arguments, grouped by the kind of program that needs them.
 #[rustfmt::skip]
 pub(super) const ALLOWED: &[&[c_long]] = &[
     // Reading, writing, waiting: every program.
@@ -15,7 +15,7 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_signalfd4, SYS_sendfile, SYS_splice,
         SYS_tee, SYS_copy_file_range,
     ],
-    // Files and folders. What can be reached was decided by the mounts, and by Landlock after them.
+    // Files and folders. The mounts and Landlock decide which files a program can reach.
     &[
         SYS_openat, SYS_openat2, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs,
         SYS_getdents64, SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_faccessat, SYS_faccessat2,
@@ -52,13 +52,13 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_timer_settime, SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete,
         SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
     ],
-    // Who one is. Becoming somebody else is refused by the kernel: there is nobody else.
+    // User and group ids. The kernel refuses a change, because no other user is mapped or permitted.
     &[
         SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid,
         SYS_getgroups, SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid,
         SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_setgroups, SYS_capget, SYS_capset,
     ],
-    // Talking to other processes of the sandbox; which kinds of sockets there are is below.
+    // Communication between processes of the sandbox. `socket` and `socketpair` are below.
     &[
         SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname,
         SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendto, SYS_sendmsg, SYS_sendmmsg,
@@ -66,17 +66,17 @@ pub(super) const ALLOWED: &[&[c_long]] = &[
         SYS_semop, SYS_semtimedop, SYS_semctl, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open,
         SYS_mq_unlink, SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr,
     ],
-    // What machine this is, and randomness.
+    // System information and randomness.
     &[
         SYS_uname, SYS_sysinfo, SYS_getrandom,
     ],
-    // Confining oneself further.
+    // Programs that sandbox themselves further.
     &[
         SYS_seccomp, SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
     ],
 ];
 
-/// What older libraries still use where the processor has it.
+/// Legacy system calls that older libraries still use; they exist on x86-64 only.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 pub(super) const ALLOWED_OLD: &[c_long] = &[
@@ -92,7 +92,7 @@ pub(super) const ALLOWED_OLD: &[c_long] = &[];
 const SYS_FCHMODAT2: c_long = 452;
 const SYS_FUTEX_WAITV: c_long = 449;
 
-/// New namespaces, in which a program would be its own master.
+/// Flags that create namespaces, in which a program would have all capabilities.
 const NAMESPACES: u32 = (CLONE_NEWNS
     | CLONE_NEWCGROUP
     | CLONE_NEWUTS
@@ -103,90 +103,88 @@ const NAMESPACES: u32 = (CLONE_NEWNS
     | 0x80) // CLONE_NEWTIME
     .cast_unsigned();
 
-/// Streams, datagrams, and what may be said with them: not to be waited for, to be closed.
-const KINDS: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+/// Allowed socket types and flags.
+const SOCKET_TYPES: i32 = SOCK_STREAM | SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-/// What is asked of bridges and virtual networks, for which the kernel looks for a module.
+/// `ioctl` requests on bridges and VLANs, which make the host's kernel load a module.
 const LOADS_MODULES: [u32; 6] = [0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983];
 
-/// Mappings that the watch over memory sees: private ones, and those of files. A page of a shared anonymous mapping stays in
-/// memory when no process shows it any more (`MADV_DONTNEED`, or all but one page unmapped).
-fn visible_mappings() -> Verdict {
-    let without = |flag: i32| Check::Without(3, flag.cast_unsigned());
+/// Allows only mappings that the memory watch sees: private ones, and those of files. A page of a shared anonymous
+/// mapping can stay in memory although no process maps it (`MADV_DONTNEED`, or all but one page unmapped).
+fn visible_mappings() -> SyscallAction {
+    let without = |flag: i32| ArgumentCheck::Without(3, flag.cast_unsigned());
     let ordinary_pages = || without(MAP_HUGETLB);
-    Verdict::If(vec![
+    SyscallAction::If(vec![
         vec![ordinary_pages(), without(MAP_SHARED)],
         vec![ordinary_pages(), without(MAP_ANONYMOUS)],
     ])
 }
 
-/// Those that depend on what they are asked to do.
-pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, Verdict)> {
-    use Check::{Is, IsNot, UpperIs, Without};
+/// System calls allowed for some arguments only. `all_in_sight` denies memory that the memory watch cannot see.
+pub(super) fn conditional(all_in_sight: bool) -> Vec<(c_long, SyscallAction)> {
+    use ArgumentCheck::{Is, IsNot, UpperIs, Without};
     let number = |number: i32| number.cast_unsigned();
-    let all = |checks: Vec<Check>| Verdict::If(vec![checks]);
-    // Sockets within the sandbox. The kernel's own (netlink, packets, crypto, machines) are not, nor
-    // are protocols that a program would have the host load.
+    let all = |checks: Vec<ArgumentCheck>| SyscallAction::If(vec![checks]);
+    // Unix, TCP and UDP sockets only: no kernel interfaces (netlink, packet, crypto, vsock), no module loading.
     let local = vec![Is(0, number(AF_UNIX))];
     let mut sockets = vec![local.clone()];
     for family in [AF_INET, AF_INET6] {
         for protocol in [IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP] {
-            let plain = Without(1, !number(KINDS));
+            let plain = Without(1, !number(SOCKET_TYPES));
             sockets.push(vec![Is(0, number(family)), plain, Is(2, number(protocol))]);
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
+    #[expect(clippy::cast_possible_truncation, reason = "the kernel reads 32 bits")]
     let typing = [TIOCSTI, TIOCLINUX, TIOCSETD].map(|request| IsNot(1, request as u32));
     let loading = LOADS_MODULES.map(|request| IsNot(1, request));
     let core = RLIMIT_CORE;
     let ordinary_pages = Without(3, number(MAP_HUGETLB));
     let mut calls = vec![
-        // New processes and threads, not new namespaces; of the newer call a filter cannot read the
-        // flags, and libraries use this one when it is not there.
+        // New processes and threads, not new namespaces. A filter cannot read the flags of `clone3`, which are in
+        // memory; libraries fall back to `clone` if it is not implemented.
         (SYS_clone, all(vec![Without(0, NAMESPACES)])),
-        (SYS_clone3, Verdict::Missing),
-        (SYS_socket, Verdict::If(sockets)),
-        (SYS_socketpair, Verdict::If(vec![local])),
-        // Everything about descriptors but to be told when others use a file, or to make them wait
-        // for it: files are shared with the host. For the same reason there is no inotify.
+        (SYS_clone3, SyscallAction::Missing),
+        (SYS_socket, SyscallAction::If(sockets)),
+        (SYS_socketpair, SyscallAction::If(vec![local])),
+        // No leases and no change notifications: files are shared with the host, so a program could observe or
+        // block host processes. inotify is denied for the same reason.
         (SYS_fcntl, all(vec![IsNot(1, number(F_SETLEASE)), IsNot(1, number(F_NOTIFY))])),
-        // Devices and terminals, but not typing into one; sockets, but not having the host load what
-        // they might be about.
+        // No input injection into terminals, and no request that makes the host load a kernel module.
         (SYS_ioctl, all(typing.into_iter().chain(loading).collect())),
-        // Asking for the execution domain, or setting the plain one.
-        (SYS_personality, Verdict::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
-        // Memory, but none of the pages that the host has put aside.
+        // Only reading the execution domain, or setting the default one.
+        (SYS_personality, SyscallAction::If(vec![vec![Is(0, 0)], vec![Is(0, u32::MAX)]])),
+        // No huge pages, which the host reserves.
         (SYS_mmap, if all_in_sight { visible_mappings() } else { all(vec![ordinary_pages]) }),
         (SYS_memfd_create, all(vec![Without(1, MFD_HUGETLB)])),
-        // What is written is in memory; waiting for the host's disks is of no use to anyone.
-        (SYS_sync, Verdict::Nothing),
-        (SYS_syncfs, Verdict::Nothing),
-        (SYS_sync_file_range, Verdict::Nothing),
-        (SYS_fsync, Verdict::Nothing),
-        (SYS_fdatasync, Verdict::Nothing),
-        (SYS_msync, Verdict::Nothing),
-        // What becomes of a crash is not a program's to say: see where its limit is set.
+        // Report success without syncing: programs write to tmpfs, and a sync would wait for the host's disks.
+        (SYS_sync, SyscallAction::Nothing),
+        (SYS_syncfs, SyscallAction::Nothing),
+        (SYS_sync_file_range, SyscallAction::Nothing),
+        (SYS_fsync, SyscallAction::Nothing),
+        (SYS_fdatasync, SyscallAction::Nothing),
+        (SYS_msync, SyscallAction::Nothing),
+        // A program must not change its core dump limit; `confine` explains the value.
         (SYS_setrlimit, all(vec![IsNot(0, core)])),
         (
             SYS_prlimit64,
-            Verdict::If(vec![
+            SyscallAction::If(vec![
                 vec![IsNot(0, 1), IsNot(1, core)],
                 vec![IsNot(0, 1), Is(2, 0), UpperIs(2, 0)],
             ]),
         ),
         (SYS_setpriority, all(vec![Is(0, PRIO_PROCESS), IsNot(1, 1)])),
     ];
-    // Limits and priorities, but not the guest's, which may have the same user.
-    let of_others =
+    // Any process except PID 1, the guest agent, which may run as the same user.
+    let not_of_init =
         [SYS_sched_setaffinity, SYS_sched_setparam, SYS_sched_setscheduler, SYS_sched_setattr];
     if all_in_sight {
-        // Files without a place, which no watch can see.
+        // Memory of a memfd that is not mapped is invisible to the memory watch.
         calls.retain(|(call, _)| *call != SYS_memfd_create);
     }
-    // Nor what belongs to no process, or to a pipe.
+    // System V IPC objects belong to no process, and `vmsplice` moves memory into a pipe.
     let out_of_sight = [SYS_shmget, SYS_semget, SYS_msgget, SYS_vmsplice];
-    let verdict = if all_in_sight { Verdict::Missing } else { Verdict::Allowed };
+    let verdict = if all_in_sight { SyscallAction::Missing } else { SyscallAction::Allowed };
     calls.extend(out_of_sight.map(|call| (call, verdict.clone())));
-    calls.extend(of_others.map(|call| (call, all(vec![IsNot(0, 1)]))));
+    calls.extend(not_of_init.map(|call| (call, all(vec![IsNot(0, 1)]))));
     calls
 }

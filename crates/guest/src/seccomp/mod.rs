@@ -1,11 +1,9 @@
-//! The system calls that programs under trial may make: a list of what is allowed.
+//! Seccomp filter for programs under trial: an allow list of system calls.
 //!
-//! What is not on it answers "operation not permitted", so that a program can say so. Calls that
-//! newer libraries try first and know how to do without answer "not implemented", so that they do.
+//! Other calls fail with `EPERM`, which programs can report, or with `ENOSYS` if libraries then use a fallback.
 //!
-//! The filter is a tree of comparisons rather than a list of them: the kernel walks through it once
-//! for every call there is when it is laid on a program, which with a list takes longer than all
-//! else that a jail is made of.
+//! The filter is a binary search tree, not a list of comparisons. When a filter is installed, the kernel evaluates it
+//! once for every system call number; with a list, that takes longer than the rest of the jail's setup.
 
 mod calls;
 
@@ -14,72 +12,72 @@ use libc::sock_filter;
 use self::calls::{ALLOWED, ALLOWED_OLD, conditional};
 use crate::sys;
 
-/// What becomes of a call.
+/// Action of the filter for one system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
+enum SyscallAction {
     Allowed,
+    /// Fails with `EPERM`.
     Refused,
-    /// As if the kernel did not know it.
+    /// Fails with `ENOSYS`, as if the kernel did not implement the call.
     Missing,
-    /// As if it were done.
+    /// Returns 0 without doing anything.
     Nothing,
-    /// Allowed if all of one of these holds.
-    If(Vec<Vec<Check>>),
+    /// Allowed if all checks of at least one alternative hold, else fails with `EPERM`.
+    If(Vec<Vec<ArgumentCheck>>),
 }
 
-/// Something about the lower half of an argument; where the kernel looks at the upper half too, it
-/// has a check of its own.
+/// Condition on the lower 32 bits of an argument; `UpperIs` checks the upper 32 bits. Fields: argument index, value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Check {
+enum ArgumentCheck {
     Is(u32, u32),
     UpperIs(u32, u32),
     IsNot(u32, u32),
-    /// None of these bits.
+    /// None of these bits is set.
     Without(u32, u32),
 }
 
-/// The filter, ready to be laid on.
-pub(crate) struct Filter(Vec<sock_filter>);
+/// Assembled BPF program of the filter.
+pub(crate) struct SeccompFilter(Vec<sock_filter>);
 
-impl Filter {
-    /// With `all_in_sight`, no memory can be had that is not seen in some process.
-    pub(crate) fn new(all_in_sight: bool) -> Result<Filter, String> {
+impl SeccompFilter {
+    /// Assembles the filter. With `all_in_sight`, programs can allocate only memory that is visible in some process.
+    pub(crate) fn new(all_in_sight: bool) -> Result<SeccompFilter, String> {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => 0xc000_003e,
             "aarch64" => 0xc000_00b7,
-            other => return Err(format!("no system calls are known for {other}")),
+            other => return Err(format!("unsupported CPU architecture `{other}`")),
         };
-        Ok(Filter(assemble(architecture, &verdicts(all_in_sight))))
+        Ok(SeccompFilter(assemble(architecture, &verdicts(all_in_sight))))
     }
 
-    /// Lays it on this process, for good.
+    /// Installs the filter on this process, irrevocably.
     pub(crate) fn apply(&self) -> std::io::Result<()> {
         sys::lay_on_filter(&self.0)
     }
 }
 
-/// What becomes of each call, from the number it begins with to the next: sorted, and the first is 0.
-fn verdicts(all_in_sight: bool) -> Vec<(u32, Verdict)> {
+/// Actions for ranges of call numbers, sorted by the first number of each range. The first range begins at 0.
+fn verdicts(all_in_sight: bool) -> Vec<(u32, SyscallAction)> {
     let plain = ALLOWED.iter().copied().chain([ALLOWED_OLD]).flatten();
-    let plain = plain.map(|call| (*call, Verdict::Allowed));
-    let mut calls: Vec<(u32, Verdict)> = plain
+    let plain = plain.map(|call| (*call, SyscallAction::Allowed));
+    let mut calls: Vec<(u32, SyscallAction)> = plain
         .chain(conditional(all_in_sight))
         .filter_map(|(call, verdict)| Some((u32::try_from(call).ok()?, verdict)))
         .collect();
     calls.sort_by_key(|(call, _)| *call);
-    let mut spans = vec![(0, Verdict::Refused)];
+    let mut spans = vec![(0, SyscallAction::Refused)];
     for (call, verdict) in calls {
-        // One call, and after it nothing until the next.
+        // This call only; the numbers up to the next listed call are refused.
         spans.retain(|(start, _)| *start < call);
         if spans.last().is_none_or(|(_, last)| *last != verdict) {
             spans.push((call, verdict));
         }
-        spans.push((call + 1, Verdict::Refused));
+        spans.push((call + 1, SyscallAction::Refused));
     }
     spans
 }
 
-// What the kernel calls the words of its filters.
+// BPF instructions and seccomp return values.
 const LOAD: u16 = 0x20;
 const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -89,7 +87,7 @@ const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const ERROR: u32 = 0x0005_0000;
-/// Where the number, the architecture and the arguments of a call are.
+// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -102,16 +100,17 @@ fn branch(code: u16, value: u32, then: u8, otherwise: u8) -> sock_filter {
     sock_filter { code, jt: then, jf: otherwise, k: value }
 }
 
-fn assemble(architecture: u32, spans: &[(u32, Verdict)]) -> Vec<sock_filter> {
+/// Assembles the BPF program: architecture check, search tree, one block for each action.
+fn assemble(architecture: u32, spans: &[(u32, SyscallAction)]) -> Vec<sock_filter> {
     let mut program = vec![
         word(LOAD, ARCHITECTURE),
-        // Calls of another architecture have other numbers.
+        // Other architectures number their calls differently.
         branch(JUMP_IF_EQUAL, architecture, 1, 0),
         word(RETURN, KILL),
         word(LOAD, NUMBER),
     ];
-    // After the tree, one block for each verdict there is.
-    let (mut blocks, mut known): (Vec<sock_filter>, Vec<(&Verdict, usize)>) =
+    // The blocks follow the tree, one for each distinct action.
+    let (mut blocks, mut known): (Vec<sock_filter>, Vec<(&SyscallAction, usize)>) =
         (Vec::new(), Vec::new());
     for (_, verdict) in spans {
         if !known.iter().any(|(each, _)| *each == verdict) {
@@ -120,18 +119,18 @@ fn assemble(architecture: u32, spans: &[(u32, Verdict)]) -> Vec<sock_filter> {
         }
     }
     let size = program.len() + 2 * spans.len() - 1;
-    let block_of = |verdict: &Verdict| {
+    let block_of = |verdict: &SyscallAction| {
         known.iter().find(|(each, _)| *each == verdict).map_or(0, |(_, at)| size + at)
     };
-    grow(spans, &block_of, &mut program);
+    push_tree(spans, &block_of, &mut program);
     program.extend(blocks);
     program
 }
 
-/// A tree that finds the span in which a number lies.
-fn grow(
-    spans: &[(u32, Verdict)],
-    block_of: &dyn Fn(&Verdict) -> usize,
+/// Appends a search tree that jumps to the block of the span that contains the call number.
+fn push_tree(
+    spans: &[(u32, SyscallAction)],
+    block_of: &dyn Fn(&SyscallAction) -> usize,
     program: &mut Vec<sock_filter>,
 ) {
     match spans {
@@ -142,39 +141,40 @@ fn grow(
         }
         spans => {
             let (lower, upper) = spans.split_at(spans.len() / 2);
-            // The lower part of the tree follows; a part of so many spans has twice as many words.
-            let beyond = u8::try_from(2 * lower.len() - 1).unwrap_or(u8::MAX);
-            program.push(branch(JUMP_IF_AT_LEAST, upper[0].0, beyond, 0));
-            grow(lower, block_of, program);
-            grow(upper, block_of, program);
+            // The lower subtree follows; a subtree of n spans has 2n - 1 instructions.
+            let skip_lower = u8::try_from(2 * lower.len() - 1).unwrap_or(u8::MAX);
+            program.push(branch(JUMP_IF_AT_LEAST, upper[0].0, skip_lower, 0));
+            push_tree(lower, block_of, program);
+            push_tree(upper, block_of, program);
         }
     }
 }
 
-fn block(verdict: &Verdict) -> Vec<sock_filter> {
+/// Instructions that carry out one action.
+fn block(verdict: &SyscallAction) -> Vec<sock_filter> {
     let error = |errno: i32| vec![word(RETURN, ERROR | errno.cast_unsigned())];
     match verdict {
-        Verdict::Allowed => vec![word(RETURN, ALLOW)],
-        Verdict::Refused => error(libc::EPERM),
-        Verdict::Missing => error(libc::ENOSYS),
-        Verdict::Nothing => error(0),
-        Verdict::If(alternatives) => {
+        SyscallAction::Allowed => vec![word(RETURN, ALLOW)],
+        SyscallAction::Refused => error(libc::EPERM),
+        SyscallAction::Missing => error(libc::ENOSYS),
+        SyscallAction::Nothing => error(0),
+        SyscallAction::If(alternatives) => {
             let mut words = Vec::new();
             for checks in alternatives {
                 for (index, check) in checks.iter().enumerate() {
-                    // Past the checks that are left, each of two words, and the leave.
+                    // Skip the remaining checks, two instructions each, and the return.
                     let next = u8::try_from(2 * (checks.len() - index - 1) + 1).unwrap_or(u8::MAX);
                     let (half, test) = match *check {
-                        Check::Is(argument, value) => {
+                        ArgumentCheck::Is(argument, value) => {
                             (2 * argument, branch(JUMP_IF_EQUAL, value, 0, next))
                         }
-                        Check::UpperIs(argument, value) => {
+                        ArgumentCheck::UpperIs(argument, value) => {
                             (2 * argument + 1, branch(JUMP_IF_EQUAL, value, 0, next))
                         }
-                        Check::IsNot(argument, value) => {
+                        ArgumentCheck::IsNot(argument, value) => {
                             (2 * argument, branch(JUMP_IF_EQUAL, value, next, 0))
                         }
-                        Check::Without(argument, bits) => {
+                        ArgumentCheck::Without(argument, bits) => {
                             (2 * argument, branch(JUMP_IF_ANY, bits, next, 0))
                         }
                     };
@@ -194,9 +194,10 @@ mod tests {
 
     use super::*;
 
+    /// Made-up architecture number.
     const HERE: u32 = 7;
 
-    /// What the kernel would answer.
+    /// Interprets the BPF program as the kernel does, and returns its result.
     fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let (mut at, mut loaded) = (0_usize, 0_u32);
         loop {
@@ -219,7 +220,7 @@ mod tests {
                 JUMP_IF_AT_LEAST => at += jump(loaded >= word.k),
                 JUMP_IF_ANY => at += jump(loaded & word.k != 0),
                 RETURN => return word.k,
-                other => panic!("an unknown word {other}"),
+                other => panic!("unknown instruction {other}"),
             }
         }
     }
@@ -231,7 +232,7 @@ mod tests {
     const REFUSED: u32 = ERROR | libc::EPERM.cast_unsigned();
 
     #[test]
-    fn every_call_has_the_verdict_of_its_list() {
+    fn every_call_gets_the_action_of_its_list() {
         let program = assemble(HERE, &verdicts(false));
         let plain: Vec<u32> = ALLOWED
             .iter()
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_arguments_is_looked_at() {
+    fn conditional_calls_depend_on_their_arguments() {
         let of = |number, arguments: &[i64]| {
             let mut all = [0; 6];
             for (place, value) in all.iter_mut().zip(arguments) {
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(of(libc::SYS_fcntl, &[0, 1030]), ALLOW);
         assert_eq!(of(libc::SYS_prlimit64, &[1]), REFUSED);
         assert_eq!(of(libc::SYS_prlimit64, &[0]), ALLOW);
-        // How large what is left of a crash may be can be asked, and not be set.
+        // A program can read its core dump limit, but not set it.
         assert_eq!(of(libc::SYS_prlimit64, &[0, 4, 0, 0x7fff_0000]), ALLOW);
         for pointer in [0x7fff_0000, 0x1_0000_0000] {
             assert_eq!(of(libc::SYS_prlimit64, &[0, 4, pointer]), REFUSED);
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn no_jump_is_too_far_for_its_word() {
+    fn jump_offsets_fit_into_one_byte() {
         let spans = verdicts(true);
         assert!(spans.len() / 2 * 2 <= usize::from(u8::MAX), "{} spans", spans.len());
     }

@@ -1,14 +1,14 @@
-//! Fits a value to a schema where that takes no guess: a number in quotes, a key spelled
-//! `Risk-Adjusted Return`. Every change is a [`Fix`]; nothing is filled in, clamped or dropped.
+//! Converts a value to match a schema where that needs no guess: a number in quotes, a key spelled
+//! `Risk-Adjusted Return`. Every change is recorded as a [`Fix`]; values are never filled in, clamped or dropped.
 
 use serde_json::{Map, Value};
 
 use super::Fix;
 
-/// References are followed at most this often, so that a schema that points at itself ends.
+/// Maximum depth of a value that is converted, so that recursion ends for a schema that refers to itself.
 const MAX_DEPTH: usize = 64;
 
-/// Fits `value` to `schema` in place and adds what it changed to `fixes`.
+/// Converts `value` in place to match `schema`, and adds its changes to `fixes`.
 pub(crate) fn conform(value: &mut Value, schema: &Value, fixes: &mut Vec<Fix>) {
     fit(value, schema, schema, fixes, 0);
 }
@@ -47,8 +47,7 @@ fn fit(value: &mut Value, schema: &Value, root: &Value, fixes: &mut Vec<Fix>, de
     }
 }
 
-/// The schema that `schema` stands for: follows local references, and the one alternative beside
-/// `null` of an optional field.
+/// Resolves local references, and reduces the schema of an optional field to its only alternative besides `null`.
 fn resolve<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..8 {
@@ -72,9 +71,9 @@ fn only_alternative(schema: &Value) -> Option<&Value> {
 }
 
 fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
-    let allows = |wanted: &str| match schema.get("type") {
-        Some(Value::String(one)) => one == wanted,
-        Some(Value::Array(many)) => many.iter().any(|t| t == wanted),
+    let allows = |kind: &str| match schema.get("type") {
+        Some(Value::String(one)) => one == kind,
+        Some(Value::Array(many)) => many.iter().any(|t| t == kind),
         _ => false,
     };
     match value {
@@ -92,11 +91,11 @@ fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
                 _ => None,
             }
         }
-        // `8.0` is an integer to JSON schema and none to Rust.
+        // `8.0` is an integer for JSON Schema, but not for serde.
         Value::Number(number) if allows("integer") && !number.is_i64() && !number.is_u64() => {
             whole(number)
         }
-        // Only a number whose digits are the ones that were written.
+        // Only a number whose digits are exactly as the model wrote them.
         Value::Number(number)
             if exact
                 && (number.is_i64() || number.is_u64())
@@ -110,7 +109,7 @@ fn retype(value: &Value, schema: &Value, exact: bool) -> Option<Value> {
     }
 }
 
-/// A number as an integer, if it is one exactly.
+/// Converts a number to an integer, if it is integral and exactly representable.
 fn whole(number: &serde_json::Number) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.is_i64() || number.is_u64() {
@@ -120,16 +119,16 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Value::from(float as i64))
 }
 
-/// Renames keys that differ from a missing property in case, blanks, hyphens or underscores alone,
-/// where exactly one key and one property match.
+/// Renames a key that differs from a missing property only in case, blanks, hyphens or underscores, if exactly one key
+/// matches.
 fn respell_keys(
     members: &mut Map<String, Value>,
     properties: &Map<String, Value>,
     fixes: &mut Vec<Fix>,
 ) {
     let missing: Vec<&String> = properties.keys().filter(|k| !members.contains_key(*k)).collect();
-    for wanted in missing {
-        let plain = plain_key(wanted);
+    for property in missing {
+        let plain = plain_key(property);
         let mut alike: Vec<String> = members
             .keys()
             .filter(|key| !properties.contains_key(*key) && plain_key(key) == plain)
@@ -138,13 +137,13 @@ fn respell_keys(
         if alike.len() == 1
             && let Some(value) = alike.pop().and_then(|key| members.remove(&key))
         {
-            members.insert(wanted.clone(), value);
+            members.insert(property.clone(), value);
             note(fixes, Fix::KeySpelling);
         }
     }
 }
 
-/// A key without what people write differently: case, blanks, hyphens, underscores.
+/// Normalizes a key: lowercase letters and digits only.
 pub(crate) fn plain_key(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }

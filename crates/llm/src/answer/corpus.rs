@@ -1,4 +1,4 @@
-//! The corpus of broken answers in `corpus/answers.txt`, and some that are too long to be written down.
+//! Corpus of malformed answers: those in `corpus/answers.txt`, and generated ones that are too long for a file.
 
 use serde_json::{Value, json};
 
@@ -6,20 +6,20 @@ use super::Fix;
 
 const ANSWERS: &str = include_str!("../../corpus/answers.txt");
 
-/// The value of most answers.
+/// Expected value of most answers.
 const USUAL: &str = r#"{"impact": 8, "reasoning": "solid"}"#;
 
-/// What must become of an answer.
+/// Expected result of parsing an answer.
 pub(super) enum Outcome {
     Value(Value, Vec<Fix>),
-    /// Refused, with these words.
+    /// Rejected, with an error that contains this text.
     Refused(&'static str),
 }
 
-/// Name, text and outcome of each.
+/// Name, text and expected result of each answer.
 pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
     let lines: Vec<&str> = ANSWERS.lines().filter(|line| !line.starts_with("%%")).collect();
-    // Each begins with a line `== name | outcome`.
+    // Each answer starts with a line `== name | outcome`.
     let starts = lines.iter().enumerate().filter(|(_, line)| line.starts_with("== "));
     let starts: Vec<usize> = starts.map(|(index, _)| index).collect();
     let ends = starts.iter().skip(1).copied().chain([lines.len()]);
@@ -31,10 +31,14 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
     let long = [
         ("deep lists", "[".repeat(100_000), refused("nested too deeply")),
         ("deep objects", "{\"a\":".repeat(50_000), refused("nested too deeply")),
-        ("deep and closed", "[".repeat(5000) + &"]".repeat(5000), refused("nested too deeply")),
+        ("deep closed lists", "[".repeat(5000) + &"]".repeat(5000), refused("nested too deeply")),
         ("megabytes of noise", "lorem ipsum { dolor [ sit ".repeat(80_000), refused("unexpected")),
-        ("a needle in megabytes", "blah { blah ".repeat(100_000) + USUAL, read("surrounding_text")),
-        ("comments that never end", "[/*".repeat(300_000), refused("too much noise")),
+        (
+            "answer after long noise",
+            "blah { blah ".repeat(100_000) + USUAL,
+            read("surrounding_text"),
+        ),
+        ("comments without end", "[/*".repeat(300_000), refused("too much noise")),
         (
             "a text of megabytes",
             USUAL.replace("solid", &"x".repeat(2_000_000)),
@@ -45,7 +49,7 @@ pub(super) fn corpus() -> Vec<(&'static str, String, Outcome)> {
     written.chain(long).collect()
 }
 
-/// An outcome as the file has it.
+/// Parses an outcome in the format of the corpus file.
 fn read(outcome: &'static str) -> Outcome {
     if let Some(words) = outcome.strip_prefix("! ") {
         return Outcome::Refused(words);
@@ -57,7 +61,7 @@ fn read(outcome: &'static str) -> Outcome {
     Outcome::Value(serde_json::from_str(value).unwrap(), fixes)
 }
 
-/// A text with each `\u{…}` replaced by its character.
+/// Replaces each `\u{…}` in a text by its character.
 fn unescape(text: &str) -> String {
     let mut parts = text.split("\\u{");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,20 +1,19 @@
-//! A JSON reader that forgives what models get wrong, and says what it forgave.
+//! Lenient JSON parser that accepts common mistakes of models and reports each as a [`Fix`].
 //!
-//! It reads values that are *there*, however badly written, and never makes one up: what is cut
-//! off, ambiguous or not a number stays an error. On well-formed JSON it agrees with `serde_json`
-//! and reports no fix.
+//! It parses values that are *present*, however malformed, and never invents one: truncated, ambiguous and non-numeric
+//! input stays an error. On well-formed JSON it agrees with `serde_json` and reports no fix.
 
 use assize_types::text::{head, is_invisible};
 use serde_json::{Map, Number, Value};
 
 use super::Fix;
 
-/// Deeper nesting is refused: no answer of ours needs it, and recursion must end.
+/// Maximum nesting depth: no expected answer needs more, and recursion must end.
 const MAX_DEPTH: usize = 96;
 
-/// Why there is no value to be read.
+/// Why a value cannot be parsed. The message is sent to the model when it is asked again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum JsonFault {
     #[error("the JSON is cut off")]
     CutOff,
     #[error("the JSON is nested too deeply")]
@@ -25,51 +24,51 @@ pub(crate) enum Fault {
     DuplicateKey(String),
     #[error("unexpected {0}")]
     Unexpected(String),
-    /// The shared allowance of steps is used up: the text is noise.
+    /// The shared number of steps is used up: the text is noise.
     #[error("there is too much noise to find JSON in")]
     OutOfFuel,
 }
 
-/// A position in a text, the fixes made so far, and the allowance that all readers of one answer
-/// share, so that hostile text costs linear time.
-pub(crate) struct Reader<'t, 'f> {
+/// State of the parser. All parsers of one answer share `fuel`, the number of remaining steps, so that hostile text
+/// costs linear time.
+pub(crate) struct LenientParser<'t, 'f> {
     text: &'t str,
     at: usize,
     fixes: Vec<Fix>,
-    /// Whether a key of ours and its colon were read: from there on it is JSON that is meant, and no
-    /// brace in a sentence.
+    /// Whether a quoted or expected key and its colon were read: then the text is meant as JSON, and its brace is not
+    /// part of a sentence.
     meant: bool,
-    /// Whether a name without quotes is a key of ours.
+    /// Whether an unquoted name is a key that the schema expects.
     is_ours: &'f dyn Fn(&str) -> bool,
     objects: usize,
     fuel: &'f mut usize,
 }
 
-/// A value that was begun and cannot be read.
+/// A value that starts but cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
-    pub(crate) fault: Fault,
-    /// Whether it was meant as JSON, rather than a brace in a sentence.
+pub(crate) struct BrokenJson {
+    pub(crate) fault: JsonFault,
+    /// Whether the text was meant as JSON, and is not a brace in a sentence.
     pub(crate) meant: bool,
 }
 
-/// Reads one value at the start of `text`; gives it, the fixes, and the bytes it took. `is_ours` tells
-/// which names are keys even without quotes.
+/// Parses one value at the start of `text`; returns it, the fixes, and its length in bytes. `is_ours` decides which
+/// names are keys even without quotes.
 pub(crate) fn read(
     text: &str,
     is_ours: &dyn Fn(&str) -> bool,
     fuel: &mut usize,
-) -> Result<(Value, Vec<Fix>, usize), Broken> {
+) -> Result<(Value, Vec<Fix>, usize), BrokenJson> {
     let mut reader =
-        Reader { text, at: 0, fixes: Vec::new(), meant: false, is_ours, objects: 0, fuel };
+        LenientParser { text, at: 0, fixes: Vec::new(), meant: false, is_ours, objects: 0, fuel };
     let value = reader.space().and_then(|()| reader.value(0));
     match value {
         Ok(value) => Ok((value, reader.fixes, reader.at)),
-        Err(fault) => Err(Broken { fault, meant: reader.meant }),
+        Err(fault) => Err(BrokenJson { fault, meant: reader.meant }),
     }
 }
 
-impl<'t> Reader<'t, '_> {
+impl<'t> LenientParser<'t, '_> {
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
@@ -78,8 +77,8 @@ impl<'t> Reader<'t, '_> {
         self.rest().chars().next()
     }
 
-    fn bump(&mut self) -> Result<Option<char>, Fault> {
-        *self.fuel = self.fuel.checked_sub(1).ok_or(Fault::OutOfFuel)?;
+    fn bump(&mut self) -> Result<Option<char>, JsonFault> {
+        *self.fuel = self.fuel.checked_sub(1).ok_or(JsonFault::OutOfFuel)?;
         let next = self.peek();
         self.at += next.map_or(0, char::len_utf8);
         Ok(next)
@@ -99,15 +98,15 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn unexpected<T>(&self) -> Result<T, Fault> {
+    fn unexpected<T>(&self) -> Result<T, JsonFault> {
         match self.peek() {
-            None => Err(Fault::CutOff),
-            Some(c) => Err(Fault::Unexpected(format!("`{}`", c.escape_default()))),
+            None => Err(JsonFault::CutOff),
+            Some(c) => Err(JsonFault::Unexpected(format!("`{}`", c.escape_default()))),
         }
     }
 
-    /// Passes over white space, comments and characters that cannot be seen.
-    fn space(&mut self) -> Result<(), Fault> {
+    /// Skips white space, comments and invisible characters.
+    fn space(&mut self) -> Result<(), JsonFault> {
         loop {
             match self.peek() {
                 Some(' ' | '\n' | '\r' | '\t') => {
@@ -117,7 +116,7 @@ impl<'t> Reader<'t, '_> {
                     self.fixed(Fix::InvisibleCharacters);
                     self.bump()?;
                 }
-                // Outside an object they are far more often something else: `[#12]`.
+                // Outside an object, `//` and `#` are far more often not comments: `[#12]`.
                 Some('/') if self.objects > 0 && self.rest().starts_with("//") => {
                     self.comment("\n", false)?;
                 }
@@ -128,21 +127,21 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn comment(&mut self, end: &str, must_end: bool) -> Result<(), Fault> {
+    fn comment(&mut self, end: &str, must_end: bool) -> Result<(), JsonFault> {
         self.fixed(Fix::Comments);
         loop {
             if self.eat(end) {
                 return Ok(());
             }
             if self.bump()?.is_none() {
-                return if must_end { Err(Fault::CutOff) } else { Ok(()) };
+                return if must_end { Err(JsonFault::CutOff) } else { Ok(()) };
             }
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn value(&mut self, depth: usize) -> Result<Value, JsonFault> {
         if depth > MAX_DEPTH {
-            return Err(Fault::TooDeep);
+            return Err(JsonFault::TooDeep);
         }
         match self.peek() {
             Some('{') => self.object(depth),
@@ -154,7 +153,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn object(&mut self, depth: usize) -> Result<Value, JsonFault> {
         self.objects += 1;
         self.bump()?;
         let mut members: Map<String, Value> = Map::new();
@@ -175,7 +174,7 @@ impl<'t> Reader<'t, '_> {
             let value = self.value(depth + 1)?;
             match members.get(&key) {
                 Some(before) if *before == value => self.fixed(Fix::RepeatedKey),
-                Some(_) => return Err(Fault::DuplicateKey(key)),
+                Some(_) => return Err(JsonFault::DuplicateKey(key)),
                 None => {
                     members.insert(key, value);
                 }
@@ -184,7 +183,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn array(&mut self, depth: usize) -> Result<Value, JsonFault> {
         self.bump()?;
         let mut items = Vec::new();
         loop {
@@ -197,8 +196,8 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    /// Between two members: a comma, or nothing before the end.
-    fn separator(&mut self, end: char) -> Result<(), Fault> {
+    /// Parses the separator after a member: a comma, or nothing before the end.
+    fn separator(&mut self, end: char) -> Result<(), JsonFault> {
         self.space()?;
         if self.peek() == Some(end) {
             return Ok(());
@@ -213,7 +212,7 @@ impl<'t> Reader<'t, '_> {
         Ok(())
     }
 
-    fn key(&mut self) -> Result<String, Fault> {
+    fn key(&mut self) -> Result<String, JsonFault> {
         let key = match self.peek() {
             Some(c) if closing_quote(c).is_some() => self.string()?,
             Some(c) if c.is_alphabetic() || c == '_' => {
@@ -233,15 +232,15 @@ impl<'t> Reader<'t, '_> {
         Ok(key)
     }
 
-    fn string(&mut self) -> Result<String, Fault> {
-        let open = self.bump()?.ok_or(Fault::CutOff)?;
-        let close = closing_quote(open).ok_or(Fault::CutOff)?;
+    fn string(&mut self) -> Result<String, JsonFault> {
+        let open = self.bump()?.ok_or(JsonFault::CutOff)?;
+        let close = closing_quote(open).ok_or(JsonFault::CutOff)?;
         if open != '"' {
             self.fixed(Fix::Quotes);
         }
         let mut text = String::new();
         loop {
-            match self.bump()?.ok_or(Fault::CutOff)? {
+            match self.bump()?.ok_or(JsonFault::CutOff)? {
                 c if c == close => return Ok(text),
                 '\\' => self.escape(&mut text)?,
                 c if c < ' ' => {
@@ -253,8 +252,8 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    fn escape(&mut self, text: &mut String) -> Result<(), Fault> {
-        match self.bump()?.ok_or(Fault::CutOff)? {
+    fn escape(&mut self, text: &mut String) -> Result<(), JsonFault> {
+        match self.bump()?.ok_or(JsonFault::CutOff)? {
             'n' => text.push('\n'),
             't' => text.push('\t'),
             'r' => text.push('\r'),
@@ -272,13 +271,13 @@ impl<'t> Reader<'t, '_> {
                 }
                 match char::from_u32(code) {
                     Some(c) => text.push(c),
-                    None => return Err(Fault::Unexpected("half of a surrogate pair".into())),
+                    None => return Err(JsonFault::Unexpected("half of a surrogate pair".into())),
                 }
             }
             c => {
                 self.fixed(Fix::BadEscape);
-                // Before punctuation (`\'`, `\_`) it means nothing; before a letter it is a part of
-                // what was written: a path, a pattern, a formula.
+                // Before punctuation (`\'`, `\_`) the backslash has no meaning; before a letter it is part of the
+                // text: a path, a pattern, a formula.
                 if c.is_alphanumeric() {
                     text.push('\\');
                 }
@@ -288,16 +287,16 @@ impl<'t> Reader<'t, '_> {
         Ok(())
     }
 
-    fn hex4(&mut self) -> Result<u32, Fault> {
-        let digits = self.rest().get(..4).ok_or(Fault::CutOff)?;
+    fn hex4(&mut self) -> Result<u32, JsonFault> {
+        let digits = self.rest().get(..4).ok_or(JsonFault::CutOff)?;
         if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(Fault::Unexpected("characters in a `\\u` escape".into()));
+            return Err(JsonFault::Unexpected("characters in a `\\u` escape".into()));
         }
         self.at += 4;
-        u32::from_str_radix(digits, 16).map_err(|_| Fault::CutOff)
+        u32::from_str_radix(digits, 16).map_err(|_| JsonFault::CutOff)
     }
 
-    fn number(&mut self) -> Result<Value, Fault> {
+    fn number(&mut self) -> Result<Value, JsonFault> {
         let start = self.at;
         while self
             .peek()
@@ -307,28 +306,28 @@ impl<'t> Reader<'t, '_> {
         }
         let written = &self.text[start..self.at];
         if self.rest().starts_with("Infinity") {
-            return Err(Fault::NotANumber("Infinity"));
+            return Err(JsonFault::NotANumber("Infinity"));
         }
         if self.peek().is_none() && start > 0 {
-            // `{"impact": 1` may have been on its way to 10.
-            return Err(Fault::CutOff);
+            // `{"impact": 1` may be the start of 10.
+            return Err(JsonFault::CutOff);
         }
         if let Ok(number) = serde_json::from_str::<Number>(written) {
             return Ok(Value::Number(number));
         }
-        // `+8`, `.5`, `5.`: one reading, badly written. `08` may be a part of something longer.
+        // `+8`, `.5` and `5.` have one meaning. `08` may be a part of something longer.
         let unsigned = written.strip_prefix('+').unwrap_or(written);
         let (sign, digits) =
             unsigned.strip_prefix('-').map_or(("", unsigned), |digits| ("-", digits));
         let digits = digits.strip_suffix('.').unwrap_or(digits);
         let lead = if digits.starts_with('.') { "0" } else { "" };
         let number = serde_json::from_str::<Number>(&format!("{sign}{lead}{digits}"))
-            .map_err(|_| Fault::Unexpected(format!("`{}`", head(written, 20))))?;
+            .map_err(|_| JsonFault::Unexpected(format!("`{}`", head(written, 20))))?;
         self.fixed(Fix::NumberFormat);
         Ok(Value::Number(number))
     }
 
-    fn word(&mut self) -> Result<Value, Fault> {
+    fn word(&mut self) -> Result<Value, JsonFault> {
         let start = self.at;
         while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
             self.bump()?;
@@ -338,15 +337,15 @@ impl<'t> Reader<'t, '_> {
             "true" => return Ok(Value::Bool(true)),
             "false" => return Ok(Value::Bool(false)),
             "null" => return Ok(Value::Null),
-            "NaN" | "nan" => return Err(Fault::NotANumber("NaN")),
-            "Infinity" | "inf" => return Err(Fault::NotANumber("Infinity")),
+            "NaN" | "nan" => return Err(JsonFault::NotANumber("NaN")),
+            "Infinity" | "inf" => return Err(JsonFault::NotANumber("Infinity")),
             _ => {}
         }
         let value = match word {
             "True" | "TRUE" => Value::Bool(true),
             "False" | "FALSE" => Value::Bool(false),
             "None" | "NULL" | "Null" | "nil" | "undefined" => Value::Null,
-            _ => return Err(Fault::Unexpected(format!("`{}`", head(word, 20)))),
+            _ => return Err(JsonFault::Unexpected(format!("`{}`", head(word, 20)))),
         };
         self.fixed(Fix::Literal);
         Ok(value)
@@ -389,7 +388,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_serde_json_on_well_formed_json(value in any_json(), pretty in any::<bool>()) {
+        fn lenient_parser_agrees_with_serde_json_on_well_formed_json(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty {
                 serde_json::to_string_pretty(&value)
             } else {
@@ -404,13 +403,13 @@ mod tests {
         }
 
         #[test]
-        fn never_panics_and_never_reads_past_its_fuel(text in "(?s).{0,200}") {
+        fn arbitrary_text_does_not_panic_the_lenient_parser(text in "(?s).{0,200}") {
             let mut fuel = 1000;
             let _ = read(&text, &|_| true, &mut fuel);
         }
 
         #[test]
-        fn a_cut_document_is_never_completed(value in any_json(), cut in 1usize..1000) {
+        fn truncated_document_is_an_error(value in any_json(), cut in 1usize..1000) {
             let wrapped = serde_json::json!({ "value": value });
             let text = serde_json::to_string(&wrapped).unwrap();
             let end = cut.min(text.len() - 1);

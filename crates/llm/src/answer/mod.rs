@@ -1,14 +1,14 @@
-//! Typed answers, by a ladder that says on which rung each one stood.
+//! Typed answers: parses a model's answer in up to six steps and reports which step succeeded.
 //!
-//! 1. the provider held the model to the schema itself → [`Provenance::Native`];
-//! 2. the text is JSON and fits → [`Provenance::Parsed`];
-//! 3. it fits once mended (fences, commas, quotes…) → [`Provenance::Repaired`];
-//! 4. the model was told what was wrong and its second answer fits → [`Provenance::Reasked`];
-//! 5. the caller's own pattern found the value in the text → [`Provenance::Extracted`];
-//! 6. the caller's own default → [`Provenance::Defaulted`], which is loud.
+//! 1. the provider enforced the schema → [`Provenance::Native`];
+//! 2. the text is JSON that matches the schema → [`Provenance::Parsed`];
+//! 3. it matches after repairs (fences, commas, quotes…) → [`Provenance::Repaired`];
+//! 4. the model gets the error message, and its second answer matches → [`Provenance::Reasked`];
+//! 5. the caller's own pattern finds the value in the text → [`Provenance::Extracted`];
+//! 6. the caller's own default → [`Provenance::Defaulted`], which output must flag.
 //!
-//! The last two rungs exist only where the caller supplies them. Without them a value that cannot
-//! be read is an error: nothing is ever made up.
+//! The last two steps exist only if the caller supplies them. Without them, an answer that cannot be parsed is an
+//! error: no value is ever invented.
 
 mod conform;
 mod lenient;
@@ -23,57 +23,57 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use read::{AnswerReader, Unreadable};
+pub use read::{AnswerParseError, AnswerReader};
 
 use crate::error::ModelError;
-use crate::model::{Call, Model};
-use crate::prompt::Turn;
-use crate::request::{Request, Schema};
-use crate::response::{Response, Stop};
+use crate::model::{CallOptions, Model};
+use crate::prompt::TranscriptTurn;
+use crate::request::{ModelRequest, Schema};
+use crate::response::{ModelResponse, StopReason};
 
-/// A schema, and what reads answers by it: making one costs more than using it.
+/// A schema with its reader, which is more expensive to create than to use.
 #[derive(Debug)]
-pub struct Shape {
+pub struct TypedSchema {
     pub schema: Schema,
-    /// `None` if the schema is not one, which a test would show.
+    /// `None` if the schema is invalid; tests cover the schemas of all types.
     pub reader: Option<AnswerReader>,
 }
 
-impl Shape {
-    pub fn of<T: JsonSchema>() -> Shape {
+impl TypedSchema {
+    pub fn of<T: JsonSchema>() -> TypedSchema {
         let schema = Schema::of::<T>();
         let reader = AnswerReader::new(&schema);
-        Shape { schema, reader }
+        TypedSchema { schema, reader }
     }
 }
 
-/// A typed answer and where it came from.
+/// A typed answer and how it was obtained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Answer<T> {
+pub struct TypedAnswer<T> {
     pub value: T,
     pub provenance: Provenance,
-    /// Every response that was needed, in order: one, or two if the model was asked again.
+    /// All responses, in order: one, or two if the model was asked again.
     #[serde(skip)]
-    pub responses: Vec<Response>,
+    pub responses: Vec<ModelResponse>,
 }
 
-/// The rung of the ladder that an answer stood on.
+/// How an answer was obtained: the step of parsing that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
     Native,
     Parsed,
     Repaired(Vec<Fix>),
-    /// The second answer fitted, after these fixes.
+    /// The second answer matched, after these repairs.
     Reasked(Vec<Fix>),
-    /// Found by the caller's pattern in text that was not what was asked for.
+    /// Found by the caller's pattern in text that does not match the schema.
     Extracted,
-    /// Nothing could be read: this is the caller's default, and no model said it.
+    /// No answer could be parsed: this is the caller's default, not a model's answer.
     Defaulted,
 }
 
 impl Provenance {
-    /// Whether no model gave this value in so many words, so that it must be shown with a flag.
+    /// Whether the value must be flagged in output, because no model gave it in the requested form.
     pub fn is_doubtful(&self) -> bool {
         matches!(self, Provenance::Extracted | Provenance::Defaulted)
     }
@@ -88,13 +88,15 @@ impl fmt::Display for Provenance {
             Provenance::Repaired(fixes) => write!(f, "repaired ({})", list(fixes)),
             Provenance::Reasked(fixes) if fixes.is_empty() => f.write_str("asked twice"),
             Provenance::Reasked(fixes) => write!(f, "asked twice, repaired ({})", list(fixes)),
-            Provenance::Extracted => f.write_str("extracted by pattern, NOT as asked"),
-            Provenance::Defaulted => f.write_str("DEFAULT, no model said this"),
+            Provenance::Extracted => {
+                f.write_str("extracted by pattern, NOT in the requested format")
+            }
+            Provenance::Defaulted => f.write_str("DEFAULT, not from the model"),
         }
     }
 }
 
-/// Something that had to be mended before an answer could be read.
+/// A repair that was needed to parse an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fix {
@@ -119,8 +121,8 @@ impl fmt::Display for Fix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fix::CodeFence => "code fence",
-            Fix::SurroundingText => "text around it",
-            Fix::Thinking => "thinking before it",
+            Fix::SurroundingText => "text around the JSON",
+            Fix::Thinking => "thinking before the JSON",
             Fix::InvisibleCharacters => "invisible characters",
             Fix::Comments => "comments",
             Fix::TrailingComma => "trailing comma",
@@ -137,45 +139,44 @@ impl fmt::Display for Fix {
     }
 }
 
-/// Looks for a value in text that is not what was asked for.
+/// Caller's function that finds a value in text that does not match the schema.
 pub type Extract<'a, T> = &'a (dyn Fn(&str) -> Option<T> + Send + Sync);
 
-/// A request for a typed answer, with the rungs that only its caller can supply.
-pub struct JsonAsk<'a, T> {
-    request: Request,
+/// A request for a typed answer, with the optional steps that its caller supplies.
+pub struct JsonRequest<'a, T> {
+    request: ModelRequest,
     reader: Option<&'a AnswerReader>,
     extract: Option<Extract<'a, T>>,
     default: Option<T>,
 }
 
-impl<'a, T: JsonSchema> JsonAsk<'a, T> {
-    /// Asks `request` for a `T`. A schema that the request already carries stays.
-    pub fn new(mut request: Request) -> JsonAsk<'a, T> {
+impl<'a, T: JsonSchema> JsonRequest<'a, T> {
+    /// Requests a `T`. If the request already has a schema, that is used.
+    pub fn new(mut request: ModelRequest) -> JsonRequest<'a, T> {
         request.schema.get_or_insert_with(Schema::of::<T>);
-        JsonAsk { request, reader: None, extract: None, default: None }
+        JsonRequest { request, reader: None, extract: None, default: None }
     }
 
-    /// Reads answers with a reader that was made before, of the request's own schema: making one
-    /// costs more than using it.
+    /// Uses an existing reader of the request's schema, as a reader is more expensive to create than to use.
     pub fn read_by(mut self, reader: &'a AnswerReader) -> Self {
         self.reader = Some(reader);
         self
     }
 
-    /// Where nothing could be read, lets `extract` look for the value in the text.
+    /// If no answer can be parsed, lets `extract` find the value in the text.
     pub fn extract(mut self, extract: Extract<'a, T>) -> Self {
         self.extract = Some(extract);
         self
     }
 
-    /// Where nothing else helped, answers with `default`, flagged as such.
+    /// If all else fails, returns `default`, flagged as [`Provenance::Defaulted`].
     pub fn or_default(mut self, default: T) -> Self {
         self.default = Some(default);
         self
     }
 }
 
-impl<T> fmt::Debug for JsonAsk<'_, T> {
+impl<T> fmt::Debug for JsonRequest<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JsonAsk")
             .field("request", &self.request)
@@ -185,26 +186,26 @@ impl<T> fmt::Debug for JsonAsk<'_, T> {
     }
 }
 
-/// Why there is no typed answer.
+/// Error of a request for a typed answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The first answer could not be read, and the second question was not answered.
+    /// The first answer could not be parsed, and the second call failed.
     #[error("the answer could not be read ({reason}), and asking again failed: {error}")]
-    SecondCall { reason: Unreadable, error: ModelError, responses: Vec<Response> },
+    SecondCall { reason: AnswerParseError, error: ModelError, responses: Vec<ModelResponse> },
     #[error("the model declined to answer")]
-    Refused { responses: Vec<Response> },
-    #[error("the model's answer does not have the asked shape, twice: {reason}")]
-    Unreadable { reason: Unreadable, responses: Vec<Response> },
+    Refused { responses: Vec<ModelResponse> },
+    #[error("the model's answer does not match the schema, twice: {reason}")]
+    Unreadable { reason: AnswerParseError, responses: Vec<ModelResponse> },
     #[error("the answer was cut off at {limit} output tokens, twice")]
-    CutOff { limit: u32, responses: Vec<Response> },
+    CutOff { limit: u32, responses: Vec<ModelResponse> },
     #[error("the schema is not a valid JSON schema")]
     Schema,
 }
 
 impl AnswerError {
-    /// The call that failed, if it was one that did.
+    /// The error of the failed call, if a call failed.
     pub fn model_error(&self) -> Option<&ModelError> {
         match self {
             AnswerError::Model(error) | AnswerError::SecondCall { error, .. } => Some(error),
@@ -212,8 +213,8 @@ impl AnswerError {
         }
     }
 
-    /// What was answered and paid for all the same.
-    pub fn responses(&self) -> &[Response] {
+    /// Responses that were received and paid for although no value was obtained.
+    pub fn responses(&self) -> &[ModelResponse] {
         match self {
             AnswerError::Refused { responses }
             | AnswerError::SecondCall { responses, .. }
@@ -224,32 +225,32 @@ impl AnswerError {
     }
 }
 
-/// What every model can do besides, by way of [`Model::generate`].
+/// Typed answers for every [`Model`].
 #[async_trait]
 pub trait ModelExt: Model {
-    /// Asks for a value of type `T`; the module's ladder says how far it goes to get one.
+    /// Requests a value of type `T`, by the steps in the module's documentation.
     async fn generate_json<T>(
         &self,
-        ask: JsonAsk<'_, T>,
-        call: Call<'_>,
-    ) -> Result<Answer<T>, AnswerError>
+        ask: JsonRequest<'_, T>,
+        call: CallOptions<'_>,
+    ) -> Result<TypedAnswer<T>, AnswerError>
     where
         T: DeserializeOwned + JsonSchema + Send + Sync,
     {
-        let JsonAsk { request, reader, extract, default } = ask;
+        let JsonRequest { request, reader, extract, default } = ask;
         let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
-        let made = match reader {
+        let new_reader = match reader {
             Some(_) => None,
             None => Some(AnswerReader::new(schema).ok_or(AnswerError::Schema)?),
         };
-        let reader = reader.or(made.as_ref()).ok_or(AnswerError::Schema)?;
-        let read = |response: &Response| {
+        let reader = reader.or(new_reader.as_ref()).ok_or(AnswerError::Schema)?;
+        let read = |response: &ModelResponse| {
             let (value, fixes) = read_response(reader, response)?;
             let typed = serde_json::from_value(value)
-                .map_err(|error| Unreadable::DoesNotFit(error.to_string()))?;
+                .map_err(|error| AnswerParseError::DoesNotFit(error.to_string()))?;
             Ok((typed, fixes))
         };
-        let error = match climb(self, &request, call, &read).await {
+        let error = match ask_up_to_twice(self, &request, call, &read).await {
             Ok(answer) => return Ok(answer),
             Err(AnswerError::Model(error)) => return Err(error.into()),
             Err(error) if error.model_error().is_some_and(|error| error.kind().is_final()) => {
@@ -258,14 +259,14 @@ pub trait ModelExt: Model {
             Err(error) => error,
         };
         let responses = error.responses().to_vec();
-        // The later answer is the better informed one.
+        // The second answer comes first: the model gave it knowing the error of the first.
         if let Some(value) = extract
             .and_then(|find| responses.iter().rev().find_map(|response| find(&response.text)))
         {
-            return Ok(Answer { value, provenance: Provenance::Extracted, responses });
+            return Ok(TypedAnswer { value, provenance: Provenance::Extracted, responses });
         }
         match default {
-            Some(value) => Ok(Answer { value, provenance: Provenance::Defaulted, responses }),
+            Some(value) => Ok(TypedAnswer { value, provenance: Provenance::Defaulted, responses }),
             None => Err(error),
         }
     }
@@ -273,37 +274,38 @@ pub trait ModelExt: Model {
 
 impl<M: Model + ?Sized> ModelExt for M {}
 
-/// Asks for any JSON that fits the request's schema; the first four rungs.
+/// Requests any JSON that matches the request's schema, by steps 1 to 4.
 pub async fn generate_value<M: Model + ?Sized>(
     model: &M,
-    request: &Request,
-    call: Call<'_>,
-) -> Result<Answer<Value>, AnswerError> {
+    request: &ModelRequest,
+    call: CallOptions<'_>,
+) -> Result<TypedAnswer<Value>, AnswerError> {
     let schema = request.schema.as_ref().ok_or(AnswerError::Schema)?;
     let reader = AnswerReader::new(schema).ok_or(AnswerError::Schema)?;
-    climb(model, request, call, &|response| read_response(&reader, response)).await
+    ask_up_to_twice(model, request, call, &|response| read_response(&reader, response)).await
 }
 
-type ReadFn<'r, T> = &'r (dyn Fn(&Response) -> Result<(T, Vec<Fix>), Unreadable> + Send + Sync);
+type ReadFn<'r, T> =
+    &'r (dyn Fn(&ModelResponse) -> Result<(T, Vec<Fix>), AnswerParseError> + Send + Sync);
 
 fn read_response(
     reader: &AnswerReader,
-    response: &Response,
-) -> Result<(Value, Vec<Fix>), Unreadable> {
+    response: &ModelResponse,
+) -> Result<(Value, Vec<Fix>), AnswerParseError> {
     match response.stop {
-        Stop::MaxTokens => reader.read_cut(&response.text),
+        StopReason::MaxTokens => reader.read_cut(&response.text),
         _ => reader.read(&response.text),
     }
 }
 
-async fn climb<M: Model + ?Sized, T>(
+async fn ask_up_to_twice<M: Model + ?Sized, T>(
     model: &M,
-    request: &Request,
-    call: Call<'_>,
+    request: &ModelRequest,
+    call: CallOptions<'_>,
     read: ReadFn<'_, T>,
-) -> Result<Answer<T>, AnswerError> {
+) -> Result<TypedAnswer<T>, AnswerError> {
     let first = model.generate(request, call.clone()).await?;
-    if first.stop == Stop::Refused {
+    if first.stop == StopReason::Refused {
         return Err(AnswerError::Refused { responses: vec![first] });
     }
     let reason = match read(&first) {
@@ -313,7 +315,7 @@ async fn climb<M: Model + ?Sized, T>(
                 (false, true) => Provenance::Parsed,
                 (_, false) => Provenance::Repaired(fixes),
             };
-            return Ok(Answer { value, provenance, responses: vec![first] });
+            return Ok(TypedAnswer { value, provenance, responses: vec![first] });
         }
         Err(reason) => reason,
     };
@@ -324,12 +326,12 @@ async fn climb<M: Model + ?Sized, T>(
             return Err(AnswerError::SecondCall { reason, error, responses: vec![first] });
         }
     };
-    let cut = first.stop == Stop::MaxTokens && second.stop == Stop::MaxTokens;
+    let cut = first.stop == StopReason::MaxTokens && second.stop == StopReason::MaxTokens;
     match read(&second) {
-        _ if second.stop == Stop::Refused => {
+        _ if second.stop == StopReason::Refused => {
             Err(AnswerError::Refused { responses: vec![first, second] })
         }
-        Ok((value, fixes)) => Ok(Answer {
+        Ok((value, fixes)) => Ok(TypedAnswer {
             value,
             provenance: Provenance::Reasked(fixes),
             responses: vec![first, second],
@@ -341,20 +343,27 @@ async fn climb<M: Model + ?Sized, T>(
     }
 }
 
-/// The same conversation, one turn on: what the model said, and what was wrong with it.
-fn ask_again(request: &Request, first: &Response, reason: &Unreadable) -> Request {
-    /// A bad answer of megabytes is not sent back whole.
-    const SHOWN: usize = 4000;
+/// The request extended by the model's first answer and the error in it.
+fn ask_again(
+    request: &ModelRequest,
+    first: &ModelResponse,
+    reason: &AnswerParseError,
+) -> ModelRequest {
+    /// Maximum length of the first answer that is sent back, because it may have megabytes.
+    const MAX_QUOTED: usize = 4000;
     let mut again = request.clone();
     again
         .prompt
         .transcript
-        .push(Turn::User { text: std::mem::take(&mut again.prompt.tail).into() });
-    let said = head(&first.text, SHOWN);
-    if !said.trim().is_empty() {
-        again.prompt.transcript.push(Turn::Assistant { text: said.to_owned(), calls: vec![] });
+        .push(TranscriptTurn::User { text: std::mem::take(&mut again.prompt.tail).into() });
+    let quoted = head(&first.text, MAX_QUOTED);
+    if !quoted.trim().is_empty() {
+        again
+            .prompt
+            .transcript
+            .push(TranscriptTurn::Assistant { text: quoted.to_owned(), calls: vec![] });
     }
-    let shorter = if first.stop == Stop::MaxTokens {
+    let shorter = if first.stop == StopReason::MaxTokens {
         " It was cut off because it was too long: keep every text in it short."
     } else {
         ""

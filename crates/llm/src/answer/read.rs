@@ -1,4 +1,4 @@
-//! From the text of an answer to the one value in it that fits the schema.
+//! Finds the one JSON value in the text of an answer that matches the schema.
 
 use std::collections::HashSet;
 
@@ -7,21 +7,21 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::conform::{conform, plain_key};
-use super::lenient::{self, Broken, Fault};
+use super::lenient::{self, BrokenJson, JsonFault};
 use super::{Fix, Schema};
 
-/// Steps allowed for each byte of an answer before it counts as noise.
+/// Parser steps per byte of an answer, after which the answer counts as noise.
 const FUEL_PER_BYTE: usize = 40;
 
-/// The longest answer that is read, in bytes: more than any model writes.
-const LONGEST: usize = 4 << 20;
+/// Maximum size of an answer in bytes: more than any model writes.
+const MAX_ANSWER: usize = 4 << 20;
 
-/// What is wrong with a value, in so many characters.
-const LONGEST_COMPLAINT: usize = 300;
+/// Maximum length of a validation error, in characters.
+const MAX_REASON: usize = 300;
 
-/// Why an answer could not be read; the words are shown to the model when it is asked again.
+/// Why an answer could not be parsed. The message is sent to the model when it is asked again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum AnswerParseError {
     #[error("the answer is empty")]
     Empty,
     #[error("there is no JSON object in the answer")]
@@ -34,35 +34,35 @@ pub enum Unreadable {
     Ambiguous(usize),
 }
 
-/// Reads answers of one shape.
+/// Parser for answers that must match one schema.
 #[derive(Debug)]
 pub struct AnswerReader {
     schema: Value,
     validator: Validator,
-    /// The names of the schema's properties, as [`plain_key`] has them.
+    /// Names of the schema's properties, normalized by [`plain_key`].
     properties: HashSet<String>,
 }
 
-/// A value that fits.
+/// A value that matches the schema.
 struct Found {
     value: Value,
     fixes: Vec<Fix>,
-    /// Whether nothing comes after it.
+    /// Whether the answer ends after it.
     is_last: bool,
 }
 
-/// Where a model's thinking begins and ends, as tags outside of any value tell.
+/// Position in the model's thinking, tracked by tags such as `<think>` outside of JSON values.
 #[derive(Default)]
 struct Thinking {
     open: bool,
-    /// Where the last of it ended.
+    /// Byte offset after the last closing tag.
     end: usize,
 }
 
 const THINKING_TAGS: [&str; 4] = ["think", "thinking", "reasoning", "scratchpad"];
 
 impl AnswerReader {
-    /// `None` if the schema is not one; [`Schema::of`] and [`Schema::from_value`] never give such.
+    /// `None` if the schema is invalid, which those of [`Schema::of`] and [`Schema::from_value`] never are.
     pub fn new(schema: &Schema) -> Option<AnswerReader> {
         let validator = jsonschema::validator_for(&schema.value).ok()?;
         let mut properties = HashSet::new();
@@ -70,39 +70,43 @@ impl AnswerReader {
         Some(AnswerReader { schema: schema.value.clone(), validator, properties })
     }
 
-    /// The value in `text` that fits the schema, and what had to be mended to read it.
-    pub fn read(&self, text: &str) -> Result<(Value, Vec<Fix>), Unreadable> {
+    /// Returns the value in `text` that matches the schema, and the repairs that were needed.
+    pub fn read(&self, text: &str) -> Result<(Value, Vec<Fix>), AnswerParseError> {
         self.find(text).map(|found| (found.value, found.fixes))
     }
 
-    /// The same for a text that was cut off: there a value counts only if nothing comes after it,
-    /// since what was on its way might have replaced it.
-    pub fn read_cut(&self, text: &str) -> Result<(Value, Vec<Fix>), Unreadable> {
+    /// Like [`read`](Self::read), for an answer that was cut off. A value counts only if nothing follows it, because
+    /// the missing rest might have replaced it.
+    pub fn read_cut(&self, text: &str) -> Result<(Value, Vec<Fix>), AnswerParseError> {
         let found = self.find(text)?;
         if found.is_last {
             return Ok((found.value, found.fixes));
         }
-        Err(Unreadable::Broken("the answer is cut off, and there was more to come".to_owned()))
+        Err(AnswerParseError::Broken(
+            "the answer is cut off, and there was more to come".to_owned(),
+        ))
     }
 
-    fn find(&self, text: &str) -> Result<Found, Unreadable> {
+    fn find(&self, text: &str) -> Result<Found, AnswerParseError> {
         if text.trim_start_matches(|c: char| c.is_whitespace() || is_invisible(c)).is_empty() {
-            return Err(Unreadable::Empty);
+            return Err(AnswerParseError::Empty);
         }
-        if text.len() > LONGEST {
-            return Err(Unreadable::Broken(format!("the answer has more than {LONGEST} bytes")));
+        if text.len() > MAX_ANSWER {
+            return Err(AnswerParseError::Broken(format!(
+                "the answer has more than {MAX_ANSWER} bytes"
+            )));
         }
         let is_ours = |name: &str| self.properties.contains(&plain_key(name));
         let mut fuel = text.len().saturating_mul(FUEL_PER_BYTE).saturating_add(1000);
         let mut found: Vec<Found> = Vec::new();
-        let mut complaint = Unreadable::NoJson;
-        // While a model thinks, it may draft answers that it then drops.
+        let mut best_reason = AnswerParseError::NoJson;
+        // JSON inside the model's thinking is only a draft of the answer.
         let mut thinking = Thinking::default();
         let mut broken = false;
         let mut at = 0;
         while let Some(start) = text[at..].find(['{', '[', '<']).map(|offset| at + offset) {
             if text[start..].starts_with('<') {
-                if thinking.take(text, start) {
+                if thinking.closes_at(text, start) {
                     found.clear();
                 }
                 at = start + 1;
@@ -114,33 +118,33 @@ impl AnswerReader {
                     match self.accept(value, fixes) {
                         Ok((value, mut fixes)) => {
                             let before = &text[thinking.end..start];
-                            fixes.extend(surroundings(before, &text[at..]));
+                            fixes.extend(surrounding_fix(before, &text[at..]));
                             let is_last = is_end(&text[at..]);
                             match found.iter_mut().find(|other| other.value == value) {
                                 Some(same) => same.is_last |= is_last,
                                 None => found.push(Found { value, fixes, is_last }),
                             }
                         }
-                        Err(reason) => complaint = complaint.or(reason),
+                        Err(reason) => best_reason = best_reason.or(reason),
                     }
                 }
-                Err(Broken { fault: Fault::OutOfFuel, .. }) => {
-                    return Err(Unreadable::Broken(Fault::OutOfFuel.to_string()));
+                Err(BrokenJson { fault: JsonFault::OutOfFuel, .. }) => {
+                    return Err(AnswerParseError::Broken(JsonFault::OutOfFuel.to_string()));
                 }
-                // What is meant as JSON and cannot be read hides what is inside it, and casts doubt
-                // on what came before it.
-                Err(Broken { fault, meant: true }) => {
-                    let reason = Unreadable::Broken(fault.to_string());
+                // Text that is meant as JSON but malformed is skipped as a whole, and makes all values before it
+                // doubtful.
+                Err(BrokenJson { fault, meant: true }) => {
+                    let reason = AnswerParseError::Broken(fault.to_string());
                     let Some(length) = closed(&text[start..]) else { return Err(reason) };
-                    complaint = complaint.or(reason);
+                    best_reason = best_reason.or(reason);
                     broken = true;
                     found.clear();
                     at = start + length;
                 }
-                Err(Broken { fault, .. }) => {
-                    complaint = complaint.or(Unreadable::Broken(fault.to_string()));
+                Err(BrokenJson { fault, .. }) => {
+                    best_reason = best_reason.or(AnswerParseError::Broken(fault.to_string()));
                     at = start + 1;
-                    if fault == Fault::TooDeep {
+                    if fault == JsonFault::TooDeep {
                         break;
                     }
                 }
@@ -148,12 +152,12 @@ impl AnswerReader {
         }
         if thinking.open {
             let reason = "the answer ends before the thinking does";
-            return Err(Unreadable::Broken(reason.to_owned()));
+            return Err(AnswerParseError::Broken(reason.to_owned()));
         }
-        // After a broken one (a template, say) only the last word counts.
+        // After malformed JSON (for example a template), only a value at the end of the answer counts.
         found.retain(|candidate| !broken || candidate.is_last);
         match found.len() {
-            0 => Err(complaint),
+            0 => Err(best_reason),
             1 => {
                 let mut found = found.swap_remove(0);
                 if thinking.end > 0 {
@@ -161,7 +165,7 @@ impl AnswerReader {
                 }
                 Ok(found)
             }
-            several => Err(Unreadable::Ambiguous(several)),
+            several => Err(AnswerParseError::Ambiguous(several)),
         }
     }
 
@@ -169,27 +173,26 @@ impl AnswerReader {
         &self,
         mut value: Value,
         mut fixes: Vec<Fix>,
-    ) -> Result<(Value, Vec<Fix>), Unreadable> {
+    ) -> Result<(Value, Vec<Fix>), AnswerParseError> {
         conform(&mut value, &self.schema, &mut fixes);
         let misfit = self.validator.iter_errors(&value).next().map(|error| {
             let path = error.instance_path().to_string();
             let place = if path.is_empty() { "the answer".to_owned() } else { format!("`{path}`") };
-            format!("{place}: {}", shorten(&error.to_string(), LONGEST_COMPLAINT))
+            format!("{place}: {}", shorten(&error.to_string(), MAX_REASON))
         });
         match misfit {
             None => Ok((value, fixes)),
-            Some(reason) => Err(Unreadable::DoesNotFit(reason)),
+            Some(reason) => Err(AnswerParseError::DoesNotFit(reason)),
         }
     }
 }
 
-impl Unreadable {
-    /// Of two complaints the one that tells more: a value that was read but did not fit beats one
-    /// that could not be read, and the first of equals stays.
-    fn or(self, other: Unreadable) -> Unreadable {
-        let rank = |complaint: &Unreadable| match complaint {
-            Unreadable::DoesNotFit(_) => 2,
-            Unreadable::Broken(_) => 1,
+impl AnswerParseError {
+    /// Chooses the more informative of two errors: a schema mismatch before malformed JSON, else `self`.
+    fn or(self, other: AnswerParseError) -> AnswerParseError {
+        let rank = |reason: &AnswerParseError| match reason {
+            AnswerParseError::DoesNotFit(_) => 2,
+            AnswerParseError::Broken(_) => 1,
             _ => 0,
         };
         if rank(&other) > rank(&self) { other } else { self }
@@ -197,8 +200,8 @@ impl Unreadable {
 }
 
 impl Thinking {
-    /// Takes note of a tag at `start`; whether it ends the thinking, and with it what was drafted.
-    fn take(&mut self, text: &str, start: usize) -> bool {
+    /// Processes a tag at `start`; returns whether it ends the thinking, so that drafts before it are discarded.
+    fn closes_at(&mut self, text: &str, start: usize) -> bool {
         let tag = &text[start + 1..];
         let closes = tag.starts_with('/');
         let name = tag.trim_start_matches('/');
@@ -215,7 +218,7 @@ impl Thinking {
     }
 }
 
-/// All names of properties in a schema, however deep.
+/// Collects the names of all properties in a schema, at every depth.
 fn property_names(schema: &Value, names: &mut HashSet<String>) {
     match schema {
         Value::Object(keywords) => {
@@ -229,7 +232,7 @@ fn property_names(schema: &Value, names: &mut HashSet<String>) {
     }
 }
 
-/// The length of the bracketed text that begins here, by counting brackets; `None` if it has no end.
+/// Length of the bracketed text at the start, by counting brackets; `None` if it is not closed.
 fn closed(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, c) in text.char_indices() {
@@ -245,14 +248,14 @@ fn closed(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether nothing more is said: white space, or the end of a code fence.
+/// Whether only white space or the end of a code fence follows.
 fn is_end(rest: &str) -> bool {
     let rest = rest.trim_matches(|c: char| c.is_whitespace() || is_invisible(c));
     rest.is_empty() || rest == "```"
 }
 
-/// What stands around the value, as fixes: nothing, a code fence, or words.
-fn surroundings(before: &str, after: &str) -> Option<Fix> {
+/// The fix needed for the text around the value: none, a code fence, or other text.
+fn surrounding_fix(before: &str, after: &str) -> Option<Fix> {
     let before = before.trim();
     let after = after.trim();
     if before.is_empty() && after.is_empty() {

@@ -1,4 +1,4 @@
-//! The ladder, and the corpus of broken answers with what becomes of each.
+//! Tests of the steps to a typed answer, and of the corpus of malformed answers.
 
 use std::sync::{LazyLock, Mutex};
 
@@ -19,7 +19,7 @@ struct Verdict {
 }
 
 #[test]
-fn the_corpus_of_broken_answers() {
+fn corpus_of_malformed_answers_parses_as_expected() {
     let corpus = corpus();
     assert!(corpus.len() >= 149, "the corpus has shrunk to {}", corpus.len());
     let mut failures = Vec::new();
@@ -45,15 +45,15 @@ fn the_corpus_of_broken_answers() {
 static READER: LazyLock<AnswerReader> =
     LazyLock::new(|| AnswerReader::new(&Schema::of::<Verdict>()).unwrap());
 
-/// Reads anything and checks what must hold of every outcome. Fuzzers call this with what they like.
+/// Parses any text and checks the invariants of every result. Fuzzers can call it, too.
 fn fuzz_reader(text: &str) {
     if let Ok((value, fixes)) = READER.read(text) {
-        // What is read strictly, serde_json reads the same.
+        // Without fixes, serde_json parses the same value.
         if fixes.is_empty() {
             let strict: Value = serde_json::from_str(text.trim()).unwrap();
             assert_eq!(strict, value);
         }
-        // A text stands in the answer as it was written, unless it was written with escapes.
+        // A parsed text occurs literally in the answer, unless it was escaped.
         let reasoning = value["reasoning"].as_str().unwrap();
         assert!(
             text.contains('\\') || text.contains(reasoning),
@@ -61,7 +61,7 @@ fn fuzz_reader(text: &str) {
         );
         let impact = value["impact"].as_u64().unwrap();
         assert!((1..=10).contains(&impact));
-        // Nothing is made up: the digits of the number stand in the text.
+        // No value is invented: the digits of the number occur in the text.
         assert!(text.contains(&impact.to_string()), "{impact} is not in {text:?}");
     }
 }
@@ -94,31 +94,35 @@ proptest! {
     }
 }
 
-/// Answers with what it was given, in order, and keeps what it was asked.
+/// Model that gives prepared answers in order and records the requests.
 struct Scripted {
-    answers: Mutex<Vec<Result<Response, ModelError>>>,
-    asked: Mutex<Vec<Request>>,
+    answers: Mutex<Vec<Result<ModelResponse, ModelError>>>,
+    requests: Mutex<Vec<ModelRequest>>,
 }
 
 impl Scripted {
-    fn new(answers: Vec<Result<Response, ModelError>>) -> Scripted {
-        Scripted { answers: Mutex::new(answers), asked: Mutex::default() }
+    fn new(answers: Vec<Result<ModelResponse, ModelError>>) -> Scripted {
+        Scripted { answers: Mutex::new(answers), requests: Mutex::default() }
     }
 }
 
 #[async_trait]
 impl Model for Scripted {
-    async fn generate(&self, request: &Request, _: Call<'_>) -> Result<Response, ModelError> {
-        self.asked.lock().unwrap().push(request.clone());
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        _: CallOptions<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        self.requests.lock().unwrap().push(request.clone());
         self.answers.lock().unwrap().remove(0)
     }
 }
 
-fn says(text: &str) -> Result<Response, ModelError> {
-    Ok(Response {
+fn reply(text: &str) -> Result<ModelResponse, ModelError> {
+    Ok(ModelResponse {
         text: text.to_owned(),
         tool_calls: vec![],
-        stop: Stop::End,
+        stop: StopReason::End,
         usage: Some(Usage { input: 10, output: 5, ..Usage::default() }),
         cost: Cost::Known(Money::from_nanos(100)),
         provider: "test".into(),
@@ -130,54 +134,58 @@ fn says(text: &str) -> Result<Response, ModelError> {
     })
 }
 
-fn stops(text: &str, stop: Stop) -> Result<Response, ModelError> {
-    says(text).map(|response| Response { stop, ..response })
+fn reply_with(text: &str, stop: StopReason) -> Result<ModelResponse, ModelError> {
+    reply(text).map(|response| ModelResponse { stop, ..response })
 }
 
 const GOOD: &str = r#"{"impact": 8, "reasoning": "solid"}"#;
 
 async fn ask(
-    answers: Vec<Result<Response, ModelError>>,
-) -> (Result<Answer<Verdict>, AnswerError>, Vec<Request>) {
+    answers: Vec<Result<ModelResponse, ModelError>>,
+) -> (Result<TypedAnswer<Verdict>, AnswerError>, Vec<ModelRequest>) {
     let model = Scripted::new(answers);
-    let ask = JsonAsk::<Verdict>::new(Request::question("Score it."));
-    let outcome = model.generate_json(ask, Call::default()).await;
-    (outcome, model.asked.into_inner().unwrap())
+    let ask = JsonRequest::<Verdict>::new(ModelRequest::question("Score it."));
+    let outcome = model.generate_json(ask, CallOptions::default()).await;
+    (outcome, model.requests.into_inner().unwrap())
 }
 
 #[tokio::test]
-async fn each_rung_says_that_it_was_the_one() {
-    let native = says(GOOD).map(|response| Response { schema_enforced: true, ..response });
-    let rungs = [
+async fn provenance_reports_the_step_that_succeeded() {
+    let native = reply(GOOD).map(|response| ModelResponse { schema_enforced: true, ..response });
+    let steps = [
         (vec![native], Provenance::Native),
-        (vec![says(GOOD)], Provenance::Parsed),
-        (vec![says("{'impact': 8, 'reasoning': 'x'}")], Provenance::Repaired(vec![Fix::Quotes])),
-        (vec![says("no"), says(GOOD)], Provenance::Reasked(vec![])),
+        (vec![reply(GOOD)], Provenance::Parsed),
+        (vec![reply("{'impact': 8, 'reasoning': 'x'}")], Provenance::Repaired(vec![Fix::Quotes])),
+        (vec![reply("no"), reply(GOOD)], Provenance::Reasked(vec![])),
         (
-            vec![says("no"), says("{impact: 8, reasoning: 'x'}")],
+            vec![reply("no"), reply("{impact: 8, reasoning: 'x'}")],
             Provenance::Reasked(vec![Fix::UnquotedKey, Fix::Quotes]),
         ),
     ];
-    for (answers, provenance) in rungs {
+    for (answers, provenance) in steps {
         let calls = answers.len();
         let (answer, _) = ask(answers).await;
         let answer = answer.unwrap();
         assert_eq!((answer.value.impact, answer.provenance.clone()), (8, provenance));
-        let usage = Response::total_usage(&answer.responses).unwrap();
+        let usage = ModelResponse::total_usage(&answer.responses).unwrap();
         assert_eq!(usage.input, 10 * calls as u64);
     }
 }
 
 #[tokio::test]
-async fn the_second_question_carries_the_first_answer_and_what_was_wrong() {
-    let (answer, asked) = ask(vec![says(r#"{"impact": 11, "reasoning": "x"}"#), says(GOOD)]).await;
+async fn second_request_contains_the_first_answer_and_its_error() {
+    let (answer, asked) =
+        ask(vec![reply(r#"{"impact": 11, "reasoning": "x"}"#), reply(GOOD)]).await;
     answer.unwrap();
     let again = &asked[1].prompt;
     assert_eq!(
         again.transcript,
         [
-            Turn::User { text: "Score it.".into() },
-            Turn::Assistant { text: r#"{"impact": 11, "reasoning": "x"}"#.into(), calls: vec![] },
+            TranscriptTurn::User { text: "Score it.".into() },
+            TranscriptTurn::Assistant {
+                text: r#"{"impact": 11, "reasoning": "x"}"#.into(),
+                calls: vec![]
+            },
         ]
     );
     assert!(again.tail.contains("11 is greater than the maximum of 10"), "{}", again.tail);
@@ -185,18 +193,18 @@ async fn the_second_question_carries_the_first_answer_and_what_was_wrong() {
 }
 
 #[tokio::test]
-async fn without_a_callers_rung_a_bad_answer_is_an_error() {
-    let (outcome, asked) = ask(vec![says("Impact: 8"), says("Impact: 8!")]).await;
+async fn malformed_answer_without_extractor_or_default_is_an_error() {
+    let (outcome, asked) = ask(vec![reply("Impact: 8"), reply("Impact: 8!")]).await;
     let error = outcome.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the model's answer does not have the asked shape, twice: there is no JSON object in the answer"
+        "the model's answer does not match the schema, twice: there is no JSON object in the answer"
     );
     assert_eq!((error.responses().len(), asked.len()), (2, 2));
 }
 
 #[tokio::test]
-async fn the_callers_pattern_and_default_come_last_and_are_flagged() {
+async fn extractor_and_default_are_used_last_and_are_flagged() {
     let find = |text: &str| {
         let digits = text.split("Impact: ").nth(1)?;
         let impact =
@@ -204,44 +212,50 @@ async fn the_callers_pattern_and_default_come_last_and_are_flagged() {
         Some(Verdict { impact, reasoning: String::new(), confidence: None })
     };
     let neutral = Verdict { impact: 5, reasoning: String::new(), confidence: None };
-    let ask =
-        || JsonAsk::new(Request::question("Score it.")).extract(&find).or_default(neutral.clone());
-    let model = Scripted::new(vec![says("Impact: 7"), says("Impact: 8")]);
-    let answer = model.generate_json(ask(), Call::default()).await.unwrap();
+    let ask = || {
+        JsonRequest::new(ModelRequest::question("Score it."))
+            .extract(&find)
+            .or_default(neutral.clone())
+    };
+    let model = Scripted::new(vec![reply("Impact: 7"), reply("Impact: 8")]);
+    let answer = model.generate_json(ask(), CallOptions::default()).await.unwrap();
     assert_eq!((answer.value.impact, answer.provenance), (8, Provenance::Extracted));
 
-    let model = Scripted::new(vec![says("no"), says("never")]);
-    let answer = model.generate_json(ask(), Call::default()).await.unwrap();
+    let model = Scripted::new(vec![reply("no"), reply("never")]);
+    let answer = model.generate_json(ask(), CallOptions::default()).await.unwrap();
     assert_eq!((answer.value.impact, &answer.provenance), (5, &Provenance::Defaulted));
     assert!(answer.provenance.is_doubtful());
 
-    let model = Scripted::new(vec![stops("I cannot", Stop::Refused)]);
-    let answer = model.generate_json(ask(), Call::default()).await.unwrap();
+    let model = Scripted::new(vec![reply_with("I cannot", StopReason::Refused)]);
+    let answer = model.generate_json(ask(), CallOptions::default()).await.unwrap();
     assert_eq!(answer.provenance, Provenance::Defaulted);
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_asked_again() {
-    let (outcome, asked) = ask(vec![stops("I cannot help with that.", Stop::Refused)]).await;
+async fn refusal_is_not_asked_again() {
+    let (outcome, asked) =
+        ask(vec![reply_with("I cannot help with that.", StopReason::Refused)]).await;
     assert!(matches!(outcome, Err(AnswerError::Refused { .. })));
     assert_eq!(asked.len(), 1);
 }
 
 #[tokio::test]
-async fn a_draft_in_an_answer_that_is_cut_off_is_not_the_answer() {
+async fn json_before_the_end_of_a_cut_off_answer_is_ignored() {
     let draft = format!("Let me try {GOOD}. No wait, that is wrong, recomput");
-    let (outcome, asked) = ask(vec![stops(&draft, Stop::MaxTokens), says(GOOD)]).await;
+    let (outcome, asked) = ask(vec![reply_with(&draft, StopReason::MaxTokens), reply(GOOD)]).await;
     assert_eq!((outcome.unwrap().provenance, asked.len()), (Provenance::Reasked(vec![]), 2));
-    // Cut off right behind it, it is whole.
-    let (outcome, asked) = ask(vec![stops(&format!("{GOOD}\n```"), Stop::MaxTokens)]).await;
+    // If the cut is right after the JSON object, the object is complete.
+    let (outcome, asked) =
+        ask(vec![reply_with(&format!("{GOOD}\n```"), StopReason::MaxTokens)]).await;
     assert_eq!((outcome.unwrap().value.impact, asked.len()), (8, 1));
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_off_is_asked_for_again_shorter() {
+async fn cut_off_answer_is_requested_again_with_shorter_texts() {
     let cut = r#"{"impact": 8, "reasoning": "so"#;
     let (outcome, asked) =
-        ask(vec![stops(cut, Stop::MaxTokens), stops(cut, Stop::MaxTokens)]).await;
+        ask(vec![reply_with(cut, StopReason::MaxTokens), reply_with(cut, StopReason::MaxTokens)])
+            .await;
     assert_eq!(
         outcome.unwrap_err().to_string(),
         "the answer was cut off at 4096 output tokens, twice"
@@ -250,9 +264,9 @@ async fn an_answer_that_is_cut_off_is_asked_for_again_shorter() {
 }
 
 #[tokio::test]
-async fn a_second_question_that_fails_keeps_what_was_paid_for_and_says_why() {
+async fn failed_second_call_keeps_the_paid_response_and_both_errors() {
     let cancelled = Err(ModelError::new(ErrorKind::Cancelled, "interrupted"));
-    let (outcome, _) = ask(vec![says("no"), cancelled]).await;
+    let (outcome, _) = ask(vec![reply("no"), cancelled]).await;
     let error = outcome.unwrap_err();
     assert_eq!(error.model_error().unwrap().kind(), ErrorKind::Cancelled);
     assert_eq!(error.responses().len(), 1);
@@ -264,14 +278,14 @@ async fn a_second_question_that_fails_keeps_what_was_paid_for_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_default_does_not_stand_in_for_a_budget_that_is_spent() {
+async fn default_is_not_used_if_the_budget_is_exhausted() {
     let neutral = Verdict { impact: 5, reasoning: String::new(), confidence: None };
     let spent = || Err(ModelError::new(ErrorKind::Budget, "spent"));
     let broken = || Err(ModelError::new(ErrorKind::Server, "broken"));
     for (second, is_answered) in [(spent(), false), (broken(), true)] {
-        let model = Scripted::new(vec![says("no"), second]);
-        let ask = JsonAsk::new(Request::question("Score it.")).or_default(neutral.clone());
-        let outcome = model.generate_json(ask, Call::default()).await;
+        let model = Scripted::new(vec![reply("no"), second]);
+        let ask = JsonRequest::new(ModelRequest::question("Score it.")).or_default(neutral.clone());
+        let outcome = model.generate_json(ask, CallOptions::default()).await;
         assert_eq!(outcome.is_ok(), is_answered);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of what a run is.
+//! Integration tests of `assize-run`.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests")]
 

@@ -1,6 +1,6 @@
-//! The kernel's account of a sandbox: memory, processes and processor time, by control groups of the
-//! first or the second version. A jail has groups of its own where this process may make any; a
-//! container's are the engine's, and are only read.
+//! cgroups (v1 or v2): limits and accounting of the memory, processes and CPU time of a sandbox.
+//!
+//! A jail has its own cgroups where this process may create them. Those of a container are only read.
 
 mod find;
 mod thrash;
@@ -11,22 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use assize_config::Limits;
-use assize_protocol::jail::Setup;
+use assize_config::SandboxLimits;
+use assize_protocol::jail::JailSetup;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backend::Account;
-pub(crate) use find::Groups;
-use thrash::Watched;
+use crate::backend::ResourceUsage;
+pub(crate) use find::CgroupParents;
+use thrash::ThrashWatchdog;
 
-/// Our groups begin with this.
+/// Name prefix of the cgroups that assize creates.
 pub(crate) const PREFIX: &str = "assize-";
 
-/// One hundred milliseconds, in which a jail has its share of the processor.
+/// Period of the CPU quota in microseconds.
 pub(crate) const PERIOD: u64 = 100_000;
 
-/// Removes the groups of a maker that is gone, which nobody is in any more. They are beside wherever it
-/// was, which may be elsewhere than we are.
+/// Removes the empty cgroups of a dead process, from all cgroup mounts, as it may have run in another cgroup.
 pub(crate) fn clean_up(maker: &str) {
     let prefix = format!("{PREFIX}{maker}-");
     let mounts = mounts();
@@ -46,13 +45,13 @@ fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
 }
 
-/// Where groups of whatever kind are mounted, if this is about such a mount.
+/// Mount point of a line of `mountinfo`, if it is a cgroup mount.
 fn place_of_groups(line: &str) -> Option<PathBuf> {
     let (front, back) = line.split_once(" - ")?;
     back.starts_with("cgroup").then(|| front.split(' ').nth(4).map(PathBuf::from)).flatten()
 }
 
-/// The folder of the group that this process is in; of the second version without a kind.
+/// Folder of the cgroup that this process is in: of a v1 controller, or of v2 if `kind` is `None`.
 fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -63,23 +62,23 @@ fn own_folder(mounts: &str, own: &str, kind: Option<&str>) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (root, at) = mount(line, kind)?;
         let below = Path::new(path).strip_prefix(root).ok()?;
-        // Without a trailing slash where it is the root itself.
+        // `join` with an empty path would add a trailing slash.
         Some(if below.as_os_str().is_empty() { at.into() } else { Path::new(at).join(below) })
     })
 }
 
-/// Memory groups of this process, the innermost first, up to the root of what it can see.
-pub(crate) fn own_memory() -> Vec<Memory> {
+/// Memory cgroups of this process, from the innermost up to the visible root.
+pub(crate) fn own_memory() -> Vec<MemoryCgroup> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     own_memory_in(&mounts(), &own)
 }
 
-fn own_memory_in(mounts: &str, own: &str) -> Vec<Memory> {
-    type Version = (Option<&'static str>, fn(PathBuf) -> Memory);
-    let versions: [Version; 2] = [(Some("memory"), Memory::V1), (None, Memory::V2)];
+fn own_memory_in(mounts: &str, own: &str) -> Vec<MemoryCgroup> {
+    type Version = (Option<&'static str>, fn(PathBuf) -> MemoryCgroup);
+    let versions: [Version; 2] = [(Some("memory"), MemoryCgroup::V1), (None, MemoryCgroup::V2)];
     let groups = versions.into_iter().flat_map(|(kind, memory)| {
         let root = mounts.lines().find_map(|line| Some(PathBuf::from(mount(line, kind)?.1)));
-        // A container that does not have its own view of the groups sees none but the root.
+        // In a container without a cgroup namespace, only the root is visible.
         let folder = own_folder(mounts, own, kind).or_else(|| root.clone());
         let folders: Vec<PathBuf> = match (&folder, &root) {
             (Some(folder), Some(root)) => {
@@ -92,7 +91,7 @@ fn own_memory_in(mounts: &str, own: &str) -> Vec<Memory> {
     groups.collect()
 }
 
-/// The root and the place of a mount of control groups.
+/// Root and mount point of a cgroup mount: of a v1 controller, or of v2 if `kind` is `None`.
 fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);
@@ -106,66 +105,64 @@ fn mount<'a>(line: &'a str, kind: Option<&str>) -> Option<(&'a str, &'a str)> {
     fits.then_some((root, at))
 }
 
-/// The groups of one jail.
+/// The cgroups of one jail.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Group {
-    first: Vec<PathBuf>,
-    second: Option<PathBuf>,
-    /// Where memory is kept an account of.
-    memory: Option<Memory>,
-    /// How often programs were killed because they thrashed.
+pub(crate) struct JailCgroup {
+    v1: Vec<PathBuf>,
+    v2: Option<PathBuf>,
+    /// The cgroup that accounts memory.
+    memory: Option<MemoryCgroup>,
+    /// Number of kills because of thrashing.
     kills: Arc<AtomicU64>,
 }
 
-/// The account of memory that the kernel keeps of one group.
+/// Memory accounting of one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum MemoryCgroup {
     V1(PathBuf),
     V2(PathBuf),
 }
 
-impl Memory {
-    /// The account of the group that another process is in, if this word is in the group's name and
-    /// we may read it.
-    pub(crate) fn of_process(pid: i64, word: &str) -> Option<Memory> {
+impl MemoryCgroup {
+    /// Memory cgroup of another process, if its path contains `word` and it is readable.
+    pub(crate) fn of_process(pid: i64, word: &str) -> Option<MemoryCgroup> {
         let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let named = |folder: &Path| folder.to_string_lossy().contains(word);
         if let Some(folder) = own_folder(&mounts, &theirs, Some("memory")) {
-            let memory = Memory::V1(folder);
+            let memory = MemoryCgroup::V1(folder);
             return (named(memory.folder()) && memory.read().is_some()).then_some(memory);
         }
-        // A group may have smaller ones within, of which nobody keeps an account.
+        // The process may be in a subgroup without memory accounting.
         let folder = own_folder(&mounts, &theirs, None)?;
         let mut above = folder.ancestors().take_while(|folder| named(folder));
         above.find_map(|folder| {
-            let memory = Memory::V2(folder.to_owned());
+            let memory = MemoryCgroup::V2(folder.to_owned());
             memory.read().is_some().then_some(memory)
         })
     }
 
     fn folder(&self) -> &Path {
         match self {
-            Memory::V1(folder) | Memory::V2(folder) => folder,
+            MemoryCgroup::V1(folder) | MemoryCgroup::V2(folder) => folder,
         }
     }
 
-    /// The buffers of connections have an account of their own in the first version, which most who
-    /// make groups forget. Where it is not ours to limit, nothing is.
-    pub(crate) fn limit_connections(&self, limits: &Limits) {
-        if let Memory::V1(folder) = self {
+    /// Limits TCP buffers, which cgroup v1 accounts separately and engines do not limit. Errors are ignored.
+    pub(crate) fn limit_connections(&self, limits: &SandboxLimits) {
+        if let MemoryCgroup::V1(folder) = self {
             let _ = write(folder, "memory.kmem.tcp.limit_in_bytes", limits.memory / 4);
         }
     }
 
-    /// Bytes that the group may still use; `None` where there is no limit. Cached files that were not read for
-    /// a while count as free: the kernel drops them when memory is needed.
+    /// Bytes that the cgroup may still use; `None` without a limit. Inactive page cache counts as free: the kernel
+    /// drops it when memory is needed.
     pub(crate) fn available(&self) -> Option<u64> {
         let (limit, used, cache) = match self {
-            Memory::V1(_) => {
+            MemoryCgroup::V1(_) => {
                 ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
             }
-            Memory::V2(_) => ("memory.max", "memory.current", "inactive_file"),
+            MemoryCgroup::V2(_) => ("memory.max", "memory.current", "inactive_file"),
         };
         let read = |name| fs::read_to_string(self.folder().join(name)).ok();
         let number = |name| read(name)?.trim().parse::<u64>().ok();
@@ -173,38 +170,38 @@ impl Memory {
         Some(free.saturating_add(count(&read("memory.stat").unwrap_or_default(), cache)))
     }
 
-    /// What it says now; `None` when it cannot be read, or not any more.
-    pub(crate) fn read(&self) -> Option<Account> {
+    /// Current usage; `None` if it cannot be read.
+    pub(crate) fn read(&self) -> Option<ResourceUsage> {
         let (peak, events) = match self {
-            Memory::V1(_) => ("memory.max_usage_in_bytes", "memory.oom_control"),
-            Memory::V2(_) => ("memory.peak", "memory.events"),
+            MemoryCgroup::V1(_) => ("memory.max_usage_in_bytes", "memory.oom_control"),
+            MemoryCgroup::V2(_) => ("memory.peak", "memory.events"),
         };
         let read = |name| fs::read_to_string(self.folder().join(name)).ok();
         let out_of_memory = count(&read(events)?, "oom_kill");
-        // Older kernels of the second version keep no record of the most.
+        // Older kernels have no `memory.peak` in cgroup v2.
         let peak_memory = read(peak).and_then(|text| text.trim().parse().ok());
-        Some(Account { peak_memory, out_of_memory })
+        Some(ResourceUsage { peak_memory, out_of_memory })
     }
 }
 
-impl Group {
+impl JailCgroup {
     fn make_v1(
         &mut self,
         places: [&Option<PathBuf>; 3],
         name: &str,
-        limits: &Limits,
+        limits: &SandboxLimits,
     ) -> io::Result<()> {
         for (kind, place) in ["memory", "pids", "cpu"].into_iter().zip(places) {
             let Some(folder) = place.as_ref().map(|place| place.join(name)) else { continue };
             fs::create_dir(&folder)?;
-            self.first.push(folder.clone());
+            self.v1.push(folder.clone());
             match kind {
                 "memory" => {
                     write(&folder, "memory.limit_in_bytes", limits.memory)?;
-                    // Without an account of swap there is none to limit.
+                    // Ignored: fails where the kernel does not account swap.
                     let _ = write(&folder, "memory.memsw.limit_in_bytes", limits.memory);
                     let _ = write(&folder, "memory.swappiness", 0);
-                    let memory = Memory::V1(folder);
+                    let memory = MemoryCgroup::V1(folder);
                     memory.limit_connections(limits);
                     self.memory = Some(memory);
                 }
@@ -218,15 +215,20 @@ impl Group {
         Ok(())
     }
 
-    fn make_v2(&mut self, folder: &Path, kinds: &[String], limits: &Limits) -> io::Result<()> {
+    fn make_v2(
+        &mut self,
+        folder: &Path,
+        kinds: &[String],
+        limits: &SandboxLimits,
+    ) -> io::Result<()> {
         fs::create_dir(folder)?;
-        self.second = Some(folder.to_owned());
+        self.v2 = Some(folder.to_owned());
         for kind in kinds {
             match kind.as_str() {
                 "memory" => {
                     write(folder, "memory.max", limits.memory)?;
                     let _ = write(folder, "memory.swap.max", 0);
-                    self.memory = Some(Memory::V2(folder.to_owned()));
+                    self.memory = Some(MemoryCgroup::V2(folder.to_owned()));
                 }
                 "pids" => write(folder, "pids.max", processes(limits))?,
                 "cpu" => write(folder, "cpu.max", format!("{} {PERIOD}", quota(limits)))?,
@@ -236,42 +238,45 @@ impl Group {
         Ok(())
     }
 
-    /// Has a jail be made in these groups.
-    pub(crate) fn furnish(&self, setup: &mut Setup) {
+    /// Adds these cgroups to the setup of a jail.
+    pub(crate) fn furnish(&self, setup: &mut JailSetup) {
         let text = |folder: &PathBuf| folder.display().to_string();
-        setup.groups_v1 = self.first.iter().map(text).collect();
-        setup.group_v2 = self.second.as_ref().map(text);
+        setup.groups_v1 = self.v1.iter().map(text).collect();
+        setup.group_v2 = self.v2.as_ref().map(text);
     }
 
-    /// Gives another share of the processor than the groups were made with, where one is kept at all.
-    pub(crate) fn share(&self, limits: &Limits) {
+    /// Changes the CPU quota, if there is a CPU controller.
+    pub(crate) fn share(&self, limits: &SandboxLimits) {
         let quota = quota(limits);
-        for folder in &self.first {
-            // One of them is the processor's.
+        for folder in &self.v1 {
+            // Succeeds only for the folder of the CPU controller.
             let _ = write(folder, "cpu.cfs_quota_us", quota);
         }
-        if let Some(folder) = &self.second {
+        if let Some(folder) = &self.v2 {
             let _ = write(folder, "cpu.max", format!("{quota} {PERIOD}"));
         }
     }
 
-    /// Starts the watch over programs that thrash, where groups are of the second version. `guest` is the process in it
-    /// that is not killed.
-    pub(crate) fn watch(&self, guest: u32, limits: &Limits) -> Option<AbortOnDropHandle<()>> {
-        let Some(Memory::V2(folder)) = &self.memory else { return None };
+    /// Starts the thrashing watchdog (cgroup v2 only). It never kills `guest`, the process of the guest agent.
+    pub(crate) fn watch(
+        &self,
+        guest: u32,
+        limits: &SandboxLimits,
+    ) -> Option<AbortOnDropHandle<()>> {
+        let Some(MemoryCgroup::V2(folder)) = &self.memory else { return None };
         let (folder, kills) = (folder.clone(), Arc::clone(&self.kills));
-        Some(Watched { folder, limit: limits.memory, guest, kills }.watch())
+        Some(ThrashWatchdog { folder, limit: limits.memory, guest, kills }.watch())
     }
 
-    pub(crate) fn account(&self) -> Account {
-        let mut account = self.memory.as_ref().and_then(Memory::read).unwrap_or_default();
+    pub(crate) fn account(&self) -> ResourceUsage {
+        let mut account = self.memory.as_ref().and_then(MemoryCgroup::read).unwrap_or_default();
         account.out_of_memory += self.kills.load(Ordering::Relaxed);
         account
     }
 
-    /// `false` while somebody is still in one of them.
+    /// Removes the cgroups. Returns `false` while one still contains processes.
     pub(crate) fn remove(&self) -> bool {
-        let removed = self.first.iter().chain(&self.second).map(fs::remove_dir);
+        let removed = self.v1.iter().chain(&self.v2).map(fs::remove_dir);
         let busy = removed.filter(|result| {
             result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
         });
@@ -279,13 +284,14 @@ impl Group {
     }
 }
 
-/// One for the guest, which nobody asked for.
-pub(crate) fn processes(limits: &Limits) -> u64 {
+/// Process limit of the cgroup: that of the spec, plus one for the guest agent.
+pub(crate) fn processes(limits: &SandboxLimits) -> u64 {
     u64::from(limits.processes) + 1
 }
 
-pub(crate) fn quota(limits: &Limits) -> u64 {
-    // The kernel takes nothing shorter than a millisecond.
+/// CPU quota in microseconds per [`PERIOD`].
+pub(crate) fn quota(limits: &SandboxLimits) -> u64 {
+    // The kernel rejects a quota below one millisecond.
     (u64::from(limits.cpu_millis) * PERIOD / 1000).max(1000)
 }
 
@@ -293,7 +299,7 @@ fn write(folder: &Path, name: &str, value: impl std::fmt::Display) -> io::Result
     fs::write(folder.join(name), value.to_string())
 }
 
-/// The figure of a line `NAME FIGURE`; 0 where there is none.
+/// Number in the line `NAME NUMBER`; 0 if there is none.
 fn count(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -314,11 +320,11 @@ mod tests {
 ";
 
     #[test]
-    fn available_memory_is_read_from_the_innermost_group_up() {
+    fn available_memory_considers_all_ancestor_cgroups() {
         let (root, mounts) = unified();
         let own = "0::/user.slice/user-1000.slice\n";
         let groups = own_memory_in(&mounts, own);
-        let folders: Vec<&Path> = groups.iter().map(Memory::folder).collect();
+        let folders: Vec<&Path> = groups.iter().map(MemoryCgroup::folder).collect();
         let above = root.path().join("user.slice");
         assert_eq!(folders, [&above.join("user-1000.slice"), &above, root.path()]);
         assert_eq!(groups[1].available(), None);
@@ -327,23 +333,23 @@ mod tests {
         assert_eq!(groups[1].available(), None);
         fs::write(above.join("memory.max"), "1000\n").unwrap();
         assert_eq!(groups[1].available(), Some(300));
-        // Files in the cache are dropped when memory is needed.
+        // The kernel drops the inactive page cache when memory is needed.
         let stat = "anon 100\nfile 600\nactive_file 100\ninactive_file 500\n";
         fs::write(above.join("memory.stat"), stat).unwrap();
         assert_eq!(groups[1].available(), Some(800));
         let v1 = own_memory_in(V1, "9:memory:/process/1\n0::/\n");
         let expected = ["process/1", "process", ""].map(|name| {
             let folder = PathBuf::from("/sys/fs/cgroup/memory");
-            Memory::V1(if name.is_empty() { folder } else { folder.join(name) })
+            MemoryCgroup::V1(if name.is_empty() { folder } else { folder.join(name) })
         });
         assert_eq!(v1[..3], expected);
     }
 
-    /// A tree as systemd lays it out, in which a user's terminal runs.
+    /// A cgroup v2 tree of systemd with the terminal of a user.
     pub(super) fn unified() -> (tempfile::TempDir, String) {
         let root = tempfile::tempdir().unwrap();
         let service = "user.slice/user-1000.slice/user@1000.service";
-        for (group, handed) in [
+        for (group, enabled) in [
             ("", "cpuset cpu io memory pids"),
             ("user.slice", "cpu memory pids"),
             ("user.slice/user-1000.slice", "memory pids"),
@@ -353,29 +359,29 @@ mod tests {
         ] {
             let folder = root.path().join(group);
             fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("cgroup.subtree_control"), handed).unwrap();
+            fs::write(folder.join("cgroup.subtree_control"), enabled).unwrap();
         }
         let mounts = format!("30 23 0:26 / {} rw - cgroup2 cgroup2 rw\n", root.path().display());
         (root, mounts)
     }
 
     #[test]
-    fn limits_are_written_and_the_account_is_read() {
+    fn cgroup_limits_are_written_and_usage_is_read() {
         let (root, _) = unified();
-        let groups = Groups::V2 {
+        let groups = CgroupParents::V2 {
             folder: root.path().to_owned(),
             kinds: ["memory", "pids", "cpu"].map(str::to_owned).into(),
         };
-        let group = groups.make("m-1", &Limits::default()).unwrap();
+        let group = groups.make("m-1", &SandboxLimits::default()).unwrap();
         let folder = root.path().join("assize-m-1");
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!((read("memory.max"), read("memory.swap.max")), ("268435456".into(), "0".into()));
         assert_eq!((read("pids.max"), read("cpu.max")), ("129".into(), "50000 100000".into()));
-        let mut setup = Setup::default();
+        let mut setup = JailSetup::default();
         group.furnish(&mut setup);
         assert_eq!((setup.groups_v1.len(), setup.group_v2.is_some()), (0, true));
         fs::write(folder.join("memory.peak"), "12345\n").unwrap();
         fs::write(folder.join("memory.events"), "low 0\noom 3\noom_kill 2\n").unwrap();
-        assert_eq!(group.account(), Account { peak_memory: Some(12345), out_of_memory: 2 });
+        assert_eq!(group.account(), ResourceUsage { peak_memory: Some(12345), out_of_memory: 2 });
     }
 }

@@ -1,8 +1,9 @@
-//! Watch over groups of the second version whose programs thrash.
+//! Watchdog for cgroups (v2) whose programs thrash.
 //!
-//! When memory is used up but for a little, the kernel takes back pages of files that programs run from, and reads them
-//! again at once. As it always finds some, it never says that memory ran out: the programs stand still, and their disk is
-//! busy, until their time is up. This watch finds such a group and ends its programs, as the kernel would have done.
+//! When memory is nearly used up, the kernel evicts pages of the files that programs run from, and reads them again at
+//! once. As it always finds pages to evict, it never reports an out-of-memory condition: the programs make no progress
+//! and keep the disk busy until they time out. The watchdog detects this and kills the programs, as the kernel would
+//! have done when out of memory.
 
 use std::fs;
 use std::io;
@@ -16,50 +17,51 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::count;
 
-/// How often the watch looks, and how often in a row it has to see a group thrash.
-const EVERY: Duration = Duration::from_millis(250);
-const IN_A_ROW: u32 = 4;
+/// Sampling interval, and the number of consecutive thrashing samples before programs are killed.
+const INTERVAL: Duration = Duration::from_millis(250);
+const CONSECUTIVE: u32 = 4;
 
-/// A group thrashes only while its files have less than this part of its memory.
-const FILES: u64 = 64;
+/// A cgroup thrashes only while its page cache is below this fraction (1/64) of its memory limit.
+const CACHE_FRACTION: u64 = 64;
 
-/// Smallest size of a page on any processor.
+/// Smallest page size of any supported CPU.
 const PAGE: u64 = 4096;
 
-/// How often the processes of a group are looked for: those that are killed may just have started others.
+/// How often the process list is read again: a killed process may just have started others.
 const ROUNDS: u32 = 100;
 
-/// A group that is watched.
+/// A watched cgroup.
 #[derive(Debug, Clone)]
-pub(crate) struct Watched {
+pub(crate) struct ThrashWatchdog {
     pub(crate) folder: PathBuf,
-    /// Bytes of memory that it may have.
+    /// Memory limit in bytes.
     pub(crate) limit: u64,
-    /// Process in it that is not killed: the guest.
+    /// The process of the guest agent, which is not killed.
     pub(crate) guest: u32,
-    /// How often its programs were killed.
+    /// Number of times that its programs were killed.
     pub(crate) kills: Arc<AtomicU64>,
 }
 
-impl Watched {
-    /// Watches for as long as the handle is kept.
+impl ThrashWatchdog {
+    /// Starts the watchdog, which runs until the handle is dropped.
     pub(crate) fn watch(self) -> AbortOnDropHandle<()> {
-        AbortOnDropHandle::new(tokio::spawn(self.look()))
+        AbortOnDropHandle::new(tokio::spawn(self.run()))
     }
 
-    async fn look(self) {
-        let (mut before, mut in_a_row) = (Sample::default(), 0);
+    async fn run(self) {
+        let (mut before, mut consecutive) = (Sample::default(), 0);
         loop {
-            tokio::time::sleep(EVERY).await;
-            // At its end, the group is removed.
+            tokio::time::sleep(INTERVAL).await;
+            // The cgroup is removed when the jail ends.
             let Some(sample) = Sample::read(&self.folder, &before) else { return };
-            in_a_row = if sample.thrashes_since(&before, self.limit) { in_a_row + 1 } else { 0 };
+            let thrashes = sample.thrashes_since(&before, self.limit);
+            consecutive = if thrashes { consecutive + 1 } else { 0 };
             before = sample;
-            if in_a_row < IN_A_ROW {
+            if consecutive < CONSECUTIVE {
                 continue;
             }
-            in_a_row = 0;
-            tracing::info!(group = %self.folder.display(), "programs thrash: memory ran out");
+            consecutive = 0;
+            tracing::info!(group = %self.folder.display(), "out of memory: killing programs that thrash");
             self.kills.fetch_add(1, Ordering::Relaxed);
             let watched = self.clone();
             let killed = tokio::task::spawn_blocking(move || watched.kill_programs()).await;
@@ -69,7 +71,7 @@ impl Watched {
         }
     }
 
-    /// Kills all processes of the group but the guest.
+    /// Kills all processes of the cgroup except the guest agent.
     fn kill_programs(&self) -> io::Result<()> {
         for _ in 0..ROUNDS {
             let programs = self.programs()?;
@@ -77,9 +79,9 @@ impl Watched {
                 break;
             }
             for program in programs {
-                // It may be gone already.
+                // The process may have ended already.
                 let Ok(handle) = pidfd_open(program, PidfdFlags::empty()) else { continue };
-                // Its number may have become that of another process, before there was a handle.
+                // The pid may have been reused before the pidfd was opened, so membership is checked again.
                 if self.programs()?.contains(&program) {
                     let _ = pidfd_send_signal(&handle, Signal::KILL);
                 }
@@ -91,41 +93,42 @@ impl Watched {
     fn programs(&self) -> io::Result<Vec<Pid>> {
         let members = fs::read_to_string(self.folder.join("cgroup.procs"))?;
         let members = members.lines().filter_map(|line| line.parse::<u32>().ok());
-        // 0 stands for a process that we cannot see.
+        // 0 stands for a process outside of our pid namespace; `Pid::from_raw` drops it.
         let programs = members.filter(|pid| *pid != self.guest);
         Ok(programs.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect())
     }
 }
 
-/// What the kernel has counted of a group.
+/// Memory counters of a cgroup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Sample {
-    /// How often a page could be had only for another.
+    /// Number of times that the memory limit was hit.
     at_limit: u64,
-    /// Bytes of files that could be taken back.
-    files: u64,
-    /// Bytes of files that were taken back and read again, at least.
-    read_again: u64,
+    /// Bytes of page cache that the kernel could evict.
+    cache: u64,
+    /// Bytes of files that were evicted and read again, at least.
+    refaulted: u64,
 }
 
 impl Sample {
-    /// Reads a group; in full only if it was at its limit since the sample before.
+    /// Reads the counters; all of them only if the limit was hit since the previous sample.
     fn read(folder: &Path, before: &Sample) -> Option<Sample> {
         let at_limit = count(&fs::read_to_string(folder.join("memory.events")).ok()?, "max");
         if at_limit == before.at_limit {
             return Some(*before);
         }
         let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
-        let files = count(&stat, "inactive_file") + count(&stat, "active_file");
+        let cache = count(&stat, "inactive_file") + count(&stat, "active_file");
         let pages = count(&stat, "workingset_refault_file");
-        Some(Sample { at_limit, files, read_again: pages * PAGE })
+        Some(Sample { at_limit, cache, refaulted: pages * PAGE })
     }
 
-    /// Whether all that the group has of files was read again since, and that is next to nothing.
+    /// Whether the page cache is tiny and was read again completely since the previous sample.
     fn thrashes_since(&self, before: &Sample, limit: u64) -> bool {
-        let read_again = self.read_again.saturating_sub(before.read_again);
-        let is_at_limit = self.at_limit > before.at_limit;
-        is_at_limit && self.files < limit / FILES && read_again > 0 && read_again >= self.files
+        let refaulted = self.refaulted.saturating_sub(before.refaulted);
+        let hit_limit = self.at_limit > before.at_limit;
+        let tiny_cache = self.cache < limit / CACHE_FRACTION;
+        hit_limit && tiny_cache && refaulted > 0 && refaulted >= self.cache
     }
 }
 
@@ -135,23 +138,23 @@ mod tests {
 
     const LIMIT: u64 = 256 << 20;
 
-    fn sample(at_limit: u64, files: u64, read_again: u64) -> Sample {
-        Sample { at_limit, files, read_again }
+    fn sample(at_limit: u64, cache: u64, refaulted: u64) -> Sample {
+        Sample { at_limit, cache, refaulted }
     }
 
     #[test]
-    fn group_thrashes_when_it_reads_the_last_of_its_files_again() {
+    fn repeated_refaults_of_a_tiny_page_cache_count_as_thrashing() {
         let before = sample(100, 300_000, 1 << 20);
         assert!(sample(900, 280_000, 8 << 20).thrashes_since(&before, LIMIT));
-        // It reads a large file, once or again and again.
+        // Reads a large file, once or repeatedly.
         assert!(!sample(900, 300_000, 1 << 20).thrashes_since(&before, LIMIT));
         assert!(!sample(900, 80 << 20, 200 << 20).thrashes_since(&before, LIMIT));
-        // It was not at its limit since.
+        // Did not hit its limit since.
         assert!(!before.thrashes_since(&before, LIMIT));
     }
 
     #[test]
-    fn sample_is_read_in_full_only_when_the_group_was_at_its_limit() {
+    fn memory_stat_is_read_only_after_the_limit_was_hit() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Sample::read(folder.path(), &Sample::default()), None);
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -167,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_all_processes_of_the_group_but_the_guest() {
+    fn programs_exclude_the_guest_agent() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("cgroup.procs"), "0\n100\n101\n102\n").unwrap();
         let (folder, kills) = (folder.path().to_owned(), Arc::default());
-        let watched = Watched { folder, limit: LIMIT, guest: 101, kills };
+        let watched = ThrashWatchdog { folder, limit: LIMIT, guest: 101, kills };
         let programs = watched.programs().unwrap();
         assert_eq!(programs, [100, 102].map(|pid| Pid::from_raw(pid).unwrap()));
     }

@@ -1,22 +1,22 @@
-//! Limits of sandboxes, by the settings.
+//! Sandbox limits from the settings.
 
-use assize_config::{Limits, Source};
+use assize_config::{SandboxLimits, SettingSource};
 use assize_types::{Failure, FailureKind};
 
-use super::Sandboxes;
-use crate::{Enforcement, Spec};
+use super::SandboxFactory;
+use crate::{Enforcement, SandboxSpec};
 
-impl Sandboxes {
-    /// The limits that the settings ask for.
-    pub fn limits(&self) -> Limits {
+impl SandboxFactory {
+    /// The configured limits, with the CPUs capped to those of this machine.
+    pub fn limits(&self) -> SandboxLimits {
         let sandbox = &self.settings.sandbox;
-        let cpus = sandbox.cpus.min(self.most_cpus());
-        Limits {
+        let cpus = sandbox.cpus.min(self.max_cpus());
+        SandboxLimits {
             memory: *sandbox.memory,
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "at most 1024, checked"
+                reason = "the setting is checked to be at most 1024"
             )]
             cpu_millis: (cpus * 1000.0).round() as u32,
             wall: *sandbox.timeout_seconds,
@@ -26,8 +26,8 @@ impl Sandboxes {
         }
     }
 
-    /// The processors that a sandbox can have: those of this machine. In a cluster the worker decides.
-    fn most_cpus(&self) -> f64 {
+    /// Maximum CPUs of a sandbox: those of this machine. No maximum in a cluster, where the worker decides.
+    fn max_cpus(&self) -> f64 {
         if self.settings.cluster.servers.is_some() {
             return f64::INFINITY;
         }
@@ -36,22 +36,20 @@ impl Sandboxes {
         f64::from(processors)
     }
 
-    /// A warning if more processors are asked for than this machine has.
+    /// A warning if more CPUs are configured than this machine has.
     pub fn clamped_cpus(&self) -> Option<String> {
         let cpus = &self.settings.sandbox.cpus;
-        let (asked, most) = (**cpus, self.most_cpus());
+        let (requested, max) = (**cpus, self.max_cpus());
         let setting = match cpus.source() {
-            Source::Flag(flag) => format!("`{flag} {asked}`"),
-            source => format!("`sandbox.cpus = {asked}` ({source})"),
+            SettingSource::Flag(flag) => format!("`{flag} {requested}`"),
+            source => format!("`sandbox.cpus = {requested}` ({source})"),
         };
-        (asked > most).then(|| {
-            format!("{setting} is more than the {most} processors of this machine: using {most}")
-        })
+        (requested > max)
+            .then(|| format!("{setting} is more than the {max} CPUs of this machine: using {max}"))
     }
 
-    /// The same for debates: a debate computes nothing, so what it may use is its own setting, unless a flag says
-    /// otherwise.
-    pub fn limits_of_debates(&self) -> Limits {
+    /// Limits of debates, which compute little: memory is `consult.memory` unless a flag or request sets it.
+    pub fn limits_of_debates(&self) -> SandboxLimits {
         let mut limits = self.limits();
         if self.settings.sandbox.memory.requested().is_none() {
             limits.memory = *self.settings.consult.memory;
@@ -59,22 +57,22 @@ impl Sandboxes {
         limits
     }
 
-    /// The sandbox that is asked for.
-    pub fn spec(&self, image: Option<String>) -> Result<Spec, Failure> {
+    /// Spec of a sandbox with the configured limits.
+    pub fn spec(&self, image: Option<String>) -> Result<SandboxSpec, Failure> {
         let limits = self.limits();
         if let Some(complaint) = limits.complaint() {
             return Err(Failure::new(FailureKind::Usage, complaint));
         }
-        Ok(Spec { image, limits, ..Spec::default() })
+        Ok(SandboxSpec { image, limits, ..SandboxSpec::default() })
     }
 
-    /// Which limits were asked for by a flag and are held by best effort alone, in words.
+    /// One message for each limit that was set by a flag but is enforced only by best effort.
     pub fn loose(&self, enforcement: &Enforcement) -> Vec<String> {
         let mut loose = Vec::new();
         let (memory, cpus) =
             (self.settings.sandbox.memory.source(), self.settings.sandbox.cpus.source());
         for (source, by) in [(memory, &enforcement.memory), (cpus, &enforcement.cpu)] {
-            if let Source::Flag(flag) = source
+            if let SettingSource::Flag(flag) = source
                 && by.starts_with("best effort")
             {
                 loose.push(format!("`{flag}` is {by}"));

@@ -1,4 +1,4 @@
-//! Choice of sandboxes: the backend by name or least isolation, and the limits, by the settings.
+//! Selects the sandbox backend and its limits according to the settings.
 
 mod limits;
 mod shared;
@@ -7,64 +7,66 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assize_config::{Environment, Isolation, SettingKey, Settings, Value, Wanted};
+use assize_config::{
+    Environment, Isolation, RequestedIsolation, SettingKey, SettingValue, Settings,
+};
 use assize_types::{Failure, FailureKind};
 
 use crate::docker::Docker;
 use crate::jail::Jail;
 use crate::microvm::{self, Microvm};
 use crate::{
-    Backend, Command, Interpreter, Language, Manager, Pool, PoolOptions, Sandbox, SandboxError,
-    Spec,
+    Backend, Interpreter, Language, PoolOptions, ProgramCommand, Sandbox, SandboxError,
+    SandboxManager, SandboxPool, SandboxSpec,
 };
 
 pub use shared::{SharedBackend, SharedBackends};
 
-/// The backend that was taken, and why.
-#[expect(missing_debug_implementations, reason = "a backend has nothing to show")]
-pub struct Chosen {
+/// The selected backend, and why it was selected.
+#[expect(missing_debug_implementations, reason = "a backend has no useful debug output")]
+pub struct SelectedBackend {
     pub backend: Arc<dyn Backend>,
     pub why: String,
-    /// That `auto` fell back from microVMs for debates, in a sentence for users.
+    /// Warning for users that `auto` fell back from microVMs for debates.
     pub weaker: Option<String>,
 }
 
-/// Why the jail is taken where nothing was asked for.
+/// Why `auto` selects the jail.
 const AUTO: &str = "auto: the jail needs no daemon and is the fastest here";
 
-/// Why a debate is held in a machine of its own where nothing was asked for.
+/// Why `auto` selects microVMs for debates.
 const AUTO_DEBATE: &str =
-    "auto: a machine is the thickest wall, and a debate needs little of a processor";
+    "auto: a microVM is the strongest isolation, and a debate needs little CPU time";
 
-/// What is tried for debates where nothing was asked for.
+/// Order in which `auto` tries the backends for debates.
 const DEBATES: [Isolation; 3] = [Isolation::Microvm, Isolation::Jail, Isolation::Docker];
 
-/// Where a process gets its sandboxes from: backends and limits, by the settings.
+/// Source of sandboxes of a process: backends and limits according to the settings.
 #[derive(Debug, Clone)]
-pub struct Sandboxes {
+pub struct SandboxFactory {
     pub settings: Arc<Settings>,
     pub environment: Arc<Environment>,
     /// Backends and warm pools that all runs of a server or a worker share.
     pub shared: Option<Arc<SharedBackends>>,
 }
 
-impl Sandboxes {
+impl SandboxFactory {
     /// Sandboxes of one command.
-    pub fn new(settings: &Settings, environment: &Environment) -> Sandboxes {
+    pub fn new(settings: &Settings, environment: &Environment) -> SandboxFactory {
         let (settings, environment) = (Arc::new(settings.clone()), Arc::new(environment.clone()));
-        Sandboxes { settings, environment, shared: None }
+        SandboxFactory { settings, environment, shared: None }
     }
 
-    /// Takes the backend that the settings ask for, or says why it is not to be had.
-    pub async fn choose(&self, languages: &[Language]) -> Result<Chosen, Failure> {
-        let spec = Spec { limits: self.limits(), ..Spec::default() };
+    /// Selects the backend that the settings request, or fails with the reason why it is unavailable.
+    pub async fn choose(&self, languages: &[Language]) -> Result<SelectedBackend, Failure> {
+        let spec = SandboxSpec { limits: self.limits(), ..SandboxSpec::default() };
         self.choose_of((&Isolation::ALL, AUTO), languages, &spec).await
     }
 
-    /// The same for what waits for a model most of the time, in such sandboxes.
-    pub async fn choose_for_debates(&self, spec: &Spec) -> Result<Chosen, Failure> {
+    /// Selects the backend for debates, which mostly wait for model responses.
+    pub async fn choose_for_debates(&self, spec: &SandboxSpec) -> Result<SelectedBackend, Failure> {
         let mut chosen = self.choose_of((&DEBATES, AUTO_DEBATE), &[], spec).await?;
-        if *self.settings.sandbox.isolation == Wanted::Auto {
+        if *self.settings.sandbox.isolation == RequestedIsolation::Auto {
             let used = chosen.backend.isolation();
             chosen.weaker = weaker_isolation(used, &chosen.why);
         }
@@ -75,49 +77,49 @@ impl Sandboxes {
         &self,
         (order, auto): (&[Isolation], &str),
         languages: &[Language],
-        spec: &Spec,
-    ) -> Result<Chosen, Failure> {
+        spec: &SandboxSpec,
+    ) -> Result<SelectedBackend, Failure> {
         self.settings.refuse_withheld()?;
         let wanted = *self.settings.sandbox.isolation;
-        let asked = format!("asked for: {wanted}");
+        let requested = format!("requested: {wanted}");
         let (isolation, why) = match wanted {
-            Wanted::Auto => self.first_of(order, spec, auto).await?,
-            Wanted::Exactly(isolation) => {
-                // Better now than after a model was asked.
+            RequestedIsolation::Auto => self.first_available(order, spec, auto).await?,
+            RequestedIsolation::Exactly(isolation) => {
+                // Checked now, so that a run fails before it pays for model calls.
                 match isolation {
                     Isolation::Jail => {}
                     Isolation::Docker => self.docker().is_ready().await?,
                     Isolation::Microvm => self.microvm().is_ready()?,
                 }
-                (isolation, asked)
+                (isolation, requested)
             }
-            Wanted::AtLeast(floor) => {
+            RequestedIsolation::AtLeast(floor) => {
                 let enough = Isolation::ALL.into_iter().filter(|isolation| *isolation >= floor);
-                self.first_of(&enough.collect::<Vec<_>>(), spec, &asked).await?
+                self.first_available(&enough.collect::<Vec<_>>(), spec, &requested).await?
             }
         };
         if isolation == Isolation::Jail {
-            self.check_named(languages)?;
+            self.check_interpreter_setting(languages)?;
         }
         let backend = self.backend_for(languages, isolation)?;
         let how = backend.settle().await?;
         let why = how.into_iter().fold(why, |why, how| format!("{why}; {how}"));
-        Ok(Chosen { backend, why, weaker: None })
+        Ok(SelectedBackend { backend, why, weaker: None })
     }
 
-    /// A sandbox such as the settings ask for, who made it, and why it is of that kind.
+    /// Creates a sandbox of the requested backend. Returns its manager, the sandbox, and why the backend was selected.
     ///
-    /// The same as to [`Sandboxes::choose`] and to make one, but for a jail that nobody asked for by name: that it
-    /// can be had is not tried before, as the try would cost as much.
+    /// Like [`SandboxFactory::choose`] followed by [`SandboxManager::make`], but `auto` does not test whether a jail is available
+    /// first, as the test would cost as much as the sandbox.
     pub async fn make(
         &self,
         languages: &[Language],
-        spec: &Spec,
-    ) -> Result<(Manager, Sandbox, String), Failure> {
+        spec: &SandboxSpec,
+    ) -> Result<(SandboxManager, Sandbox, String), Failure> {
         self.settings.refuse_withheld()?;
         let chosen = match *self.settings.sandbox.isolation {
-            Wanted::Auto => {
-                self.check_named(languages)?;
+            RequestedIsolation::Auto => {
+                self.check_interpreter_setting(languages)?;
                 let backend = self.backend_for(languages, Isolation::Jail)?;
                 let manager = self.manager(backend).await?;
                 match manager.make(spec.clone()).await {
@@ -126,27 +128,29 @@ impl Sandboxes {
                     Err(error) => return Err(error.into()),
                 }
             }
-            Wanted::Exactly(_) | Wanted::AtLeast(_) => self.choose(languages).await?,
+            RequestedIsolation::Exactly(_) | RequestedIsolation::AtLeast(_) => {
+                self.choose(languages).await?
+            }
         };
         let manager = self.manager(chosen.backend).await?;
         let sandbox = manager.make(spec.clone()).await?;
         Ok((manager, sandbox, chosen.why))
     }
 
-    /// The first that can be had, and why not those before it.
-    async fn first_of(
+    /// The first available backend, with the reasons why those before it are unavailable.
+    async fn first_available(
         &self,
         order: &[Isolation],
-        spec: &Spec,
+        spec: &SandboxSpec,
         why: &str,
     ) -> Result<(Isolation, String), SandboxError> {
         let mut first = None;
         let mut why = why.to_owned();
         for isolation in order.iter().copied() {
-            match self.is_there(isolation, spec).await {
+            match self.check_available(isolation, spec).await {
                 Ok(()) => return Ok((isolation, why)),
                 Err(error) => {
-                    // Not the reason for the first any more, but the reason against it.
+                    // The reason for the preferred backend becomes the reason why it is not used.
                     why = if first.is_none() && why.starts_with("auto: ") {
                         format!("auto: {error}")
                     } else {
@@ -159,36 +163,40 @@ impl Sandboxes {
         Err(first.unwrap_or_else(|| SandboxError::Name("nothing".to_owned())))
     }
 
-    /// The walls that can be built here, of those that the settings allow.
+    /// The available backends, of those that the settings allow.
     pub async fn available(&self) -> Result<Vec<Isolation>, Failure> {
         self.settings.refuse_withheld()?;
         let wanted = *self.settings.sandbox.isolation;
         let allowed = Isolation::ALL.into_iter().filter(|isolation| match wanted {
-            Wanted::Auto => true,
-            Wanted::Exactly(only) => *isolation == only,
-            Wanted::AtLeast(floor) => *isolation >= floor,
+            RequestedIsolation::Auto => true,
+            RequestedIsolation::Exactly(only) => *isolation == only,
+            RequestedIsolation::AtLeast(floor) => *isolation >= floor,
         });
         let (mut available, mut why) = (Vec::new(), Vec::new());
         for isolation in allowed {
-            match self.is_there(isolation, &Spec::default()).await {
+            match self.check_available(isolation, &SandboxSpec::default()).await {
                 Ok(()) => available.push(isolation),
                 Err(error) => why.push(format!("{isolation}: {error}")),
             }
         }
         if available.is_empty() {
-            let message = format!("no sandbox can be made here: {}", why.join("; "));
+            let message = format!("no sandbox backend is available: {}", why.join("; "));
             return Err(Failure::new(FailureKind::Sandbox, message)
-                .hint("`assize doctor` says what is missing"));
+                .hint("run `assize doctor` to see what is missing"));
         }
         Ok(available)
     }
 
-    /// Whether such sandboxes can be made here: shown by making one, where that costs little.
-    async fn is_there(&self, isolation: Isolation, spec: &Spec) -> Result<(), SandboxError> {
+    /// Checks whether a backend is available; for the jail and microVM by starting a sandbox.
+    async fn check_available(
+        &self,
+        isolation: Isolation,
+        spec: &SandboxSpec,
+    ) -> Result<(), SandboxError> {
         let backend = self.backend_for(&[], isolation)?;
         backend.check(spec)?;
         match isolation {
-            Isolation::Jail => self.attempt(backend, Spec::default()).await.map(drop),
+            Isolation::Jail => self.attempt(backend, SandboxSpec::default()).await.map(drop),
             Isolation::Docker => self.docker().is_ready().await,
             Isolation::Microvm => {
                 self.microvm().is_ready()?;
@@ -197,12 +205,12 @@ impl Sandboxes {
         }
     }
 
-    /// One backend, with all interpreters that are found.
+    /// A backend with the interpreters of all languages.
     pub fn backend(&self, isolation: Isolation) -> Result<Arc<dyn Backend>, SandboxError> {
         self.backend_for(&Language::ALL, isolation)
     }
 
-    /// One backend, with the interpreters of these languages: some take their time to be found.
+    /// A backend with the interpreters of these languages only, as finding some of them is slow.
     fn backend_for(
         &self,
         languages: &[Language],
@@ -219,17 +227,17 @@ impl Sandboxes {
         }
     }
 
-    /// Machines, made from what is in the cache.
+    /// The microVM backend, with images and snapshots in the cache folder.
     pub fn microvm(&self) -> Microvm {
-        Microvm::new(microvm::Options {
+        Microvm::new(microvm::MicrovmOptions {
             cache: self.environment.cache_folder.clone(),
             search: self.environment.environment.get("PATH").map(Into::into),
             say: Some(self.environment.say),
-            ..microvm::Options::default()
+            ..microvm::MicrovmOptions::default()
         })
     }
 
-    /// Docker or Podman, wherever it listens.
+    /// The Docker backend: the configured engine, or the usual sockets of Docker and Podman.
     pub fn docker(&self) -> Docker {
         let mut hosts = Vec::new();
         match self.settings.docker.host.as_deref() {
@@ -248,8 +256,8 @@ impl Sandboxes {
         Docker::new(hosts)
     }
 
-    /// Fails if a setting names an interpreter that cannot be used, and a program needs that one.
-    fn check_named(&self, languages: &[Language]) -> Result<(), Failure> {
+    /// Fails if the only requested language has a configured interpreter that cannot be used.
+    fn check_interpreter_setting(&self, languages: &[Language]) -> Result<(), Failure> {
         let [language] = languages else { return Ok(()) };
         let (key, value) = self.interpreter_setting(*language);
         if value.is_none() {
@@ -262,7 +270,10 @@ impl Sandboxes {
         })
     }
 
-    fn interpreter_setting(&self, language: Language) -> (SettingKey, &Value<Option<String>>) {
+    fn interpreter_setting(
+        &self,
+        language: Language,
+    ) -> (SettingKey, &SettingValue<Option<String>>) {
         match language {
             Language::Python => (SettingKey::SandboxPython, &self.settings.interpreters.python),
             Language::Bash => (SettingKey::SandboxBash, &self.settings.interpreters.bash),
@@ -278,39 +289,39 @@ impl Sandboxes {
         Interpreter::find(language, named.as_deref(), search)
     }
 
-    /// Where the processes of this user that make sandboxes know of each other.
+    /// Folder of the sandbox registry, shared by all processes of this user.
     pub fn folder(&self) -> PathBuf {
         self.environment.state_folder.join("sandboxes")
     }
 
-    /// Joins those who make sandboxes on this machine, and cleans up after those who are gone.
-    pub async fn manager(&self, backend: Arc<dyn Backend>) -> Result<Manager, Failure> {
+    /// Opens a manager for a backend; this also cleans up after processes that died.
+    pub async fn manager(&self, backend: Arc<dyn Backend>) -> Result<SandboxManager, Failure> {
         self.open(backend).await.map_err(|error| {
             let failure = Failure::from(error);
             failure.hint(
-                "assize keeps a note of its sandboxes there; name another place with XDG_STATE_HOME",
+                "assize keeps its sandbox registry there; set XDG_STATE_HOME to use another folder",
             )
         })
     }
 
-    pub async fn open(&self, backend: Arc<dyn Backend>) -> Result<Manager, SandboxError> {
-        // Nobody is spoken to unless somebody left something there.
+    /// Like [`SandboxFactory::manager`], with the backend's own error.
+    pub async fn open(&self, backend: Arc<dyn Backend>) -> Result<SandboxManager, SandboxError> {
+        // Used only for the cleanup: an engine is contacted only if a dead process has used it.
         let others: [Arc<dyn Backend>; 3] =
             [Arc::new(Jail::new(Vec::new())), Arc::new(self.docker()), Arc::new(self.microvm())];
-        Manager::open(self.folder(), backend, &others).await
+        SandboxManager::open(self.folder(), backend, &others).await
     }
 
-    /// Sandboxes that wait, such as the settings ask for, at most so many; and which walls were taken and
-    /// why.
+    /// Starts a warm pool with at most `most` idle sandboxes; also returns the selected backend with the reason.
     pub async fn pool(
         &self,
         language: Language,
-        spec: Spec,
+        spec: SandboxSpec,
         most: u32,
-    ) -> Result<(Arc<Pool>, String), Failure> {
+    ) -> Result<(Arc<SandboxPool>, String), Failure> {
         let chosen = self.choose(&[language]).await?;
         chosen.backend.check(&spec)?;
-        // Better now than after a model was asked.
+        // Checked now, so that a run fails before it pays for model calls.
         chosen.backend.interpreter(language)?;
         let why = format!("{} ({})", chosen.backend.isolation(), chosen.why);
         let manager = self.manager(chosen.backend).await?;
@@ -322,30 +333,31 @@ impl Sandboxes {
         Ok((Arc::new(manager.pool(spec, options)), why))
     }
 
-    /// Makes a sandbox and runs something in it: nothing less shows that it can be done.
+    /// Tests a backend: starts a sandbox and runs `/bin/true` in it. Returns the time it took.
     pub async fn attempt(
         &self,
         backend: Arc<dyn Backend>,
-        spec: Spec,
+        spec: SandboxSpec,
     ) -> Result<Duration, SandboxError> {
         let begun = Instant::now();
         let manager = self.open(backend).await?;
         let sandbox = manager.make(spec).await?;
-        let done = sandbox.exec(Command::new("/bin/true")).await?.finish().await;
+        let finished = sandbox.exec(ProgramCommand::new("/bin/true")).await?.finish().await;
         let took = begun.elapsed();
         sandbox.end().await;
-        let outcome = done?.outcome;
+        let outcome = finished?.outcome;
         if outcome.success() {
             Ok(took)
         } else {
-            Err(SandboxError::Broke(format!("`/bin/true` ended with {}", outcome.status())))
+            let status = outcome.status();
+            Err(SandboxError::Broke(format!("`/bin/true` failed with exit status {status}")))
         }
     }
 }
 
-/// What users read when `auto` fell back from microVMs; `None` for a microVM.
+/// Warning for users that `auto` fell back from microVMs; `None` for a microVM.
 ///
-/// Report, JSON flags, page and command line all show this sentence.
+/// The report, the JSON flags, the web page and the command line all show this sentence.
 fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
     let weaker = match used {
         Isolation::Microvm => return None,
@@ -355,25 +367,24 @@ fn weaker_isolation(used: Isolation, why: &str) -> Option<String> {
     let why = why.strip_prefix("auto: ").unwrap_or(why);
     Some(format!(
         "debates ran {weaker}, not in a microVM ({why}); `assize image build microvm` prepares microVMs, and \
-         `--isolation microvm` insists on them"
+         `--isolation microvm` requires them"
     ))
 }
 
-/// The pool that a run takes its sandboxes from.
+/// Warm pool of a run.
 #[derive(Debug)]
 pub struct RunPool {
-    pub pool: Arc<Pool>,
-    /// Whether it belongs to this run alone.
+    pub pool: Arc<SandboxPool>,
+    /// Whether the pool belongs to this run alone.
     own: bool,
 }
 
 impl RunPool {
-    /// The shared pool of this process, or one for this run alone, of at most so many sandboxes; and which backend was
-    /// chosen and why.
+    /// Opens the shared pool, or a pool of at most `most` sandboxes for this run; also returns the backend and why.
     pub async fn open(
-        sandboxes: &Sandboxes,
+        sandboxes: &SandboxFactory,
         language: Language,
-        spec: Spec,
+        spec: SandboxSpec,
         most: u32,
     ) -> Result<(RunPool, String), Failure> {
         let ((pool, why), own) = match &sandboxes.shared {
@@ -383,7 +394,7 @@ impl RunPool {
         Ok((RunPool { pool, own }, why))
     }
 
-    /// Ends the pool, if it belongs to this run alone.
+    /// Closes the pool if it belongs to this run alone.
     pub async fn finish(&self) {
         if self.own {
             self.pool.close().await;

@@ -1,4 +1,4 @@
-//! The standard streams of a container's first process, as one connection.
+//! Standard streams of a container's first process (the guest agent) as one connection.
 
 use std::future::ready;
 use std::io;
@@ -8,12 +8,12 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::StreamReader;
 
-use crate::words::Words;
+use crate::words::DiagnosticOutput;
 
-/// What the guest writes is read, what is written it reads; its words are put aside.
+/// Connection to the guest agent's standard input and output; its stderr is collected in `words`.
 pub(crate) fn connection(
     attached: AttachContainerResults,
-    words: Words,
+    words: DiagnosticOutput,
 ) -> impl AsyncRead + AsyncWrite {
     let written = attached.output.filter_map(move |output| {
         ready(match output {
@@ -22,7 +22,7 @@ pub(crate) fn connection(
                 words.add(&message);
                 None
             }
-            // Nothing else is sent without a terminal.
+            // Not sent without a terminal.
             Ok(LogOutput::StdIn { .. } | LogOutput::Console { .. }) => None,
             Err(error) => Some(Err(io::Error::other(error))),
         })

@@ -1,4 +1,4 @@
-//! The walls of one container: its account, and its end.
+//! Handle on one container: its resource usage and its removal.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,92 +12,94 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 
-use super::engine::Fault;
-use crate::backend::{Account, Cell};
-use crate::cgroup::Memory;
-use crate::words::Words;
+use super::engine::EngineFault;
+use crate::backend::{ResourceUsage, SandboxHandle};
+use crate::cgroup::MemoryCgroup;
+use crate::words::DiagnosticOutput;
 
-/// How long a container may take to go. The engine goes on without us.
-const END: Duration = Duration::from_secs(20);
+/// How long to wait for the removal of a container. The engine continues afterwards.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long we wait for what the engine knows about a container that is gone.
-const NEWS: Duration = Duration::from_secs(3);
+/// How long to wait for the engine's information on a container that has ended.
+const INFO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often we look whether somebody else's removal is done.
-const LOOK: Duration = Duration::from_millis(20);
+/// Poll interval while the engine removes the container on its own.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Handle on one container.
 #[derive(Debug)]
-pub(super) struct DockerCell {
+pub(super) struct DockerHandle {
     api: bollard::Docker,
     id: String,
     made: SystemTime,
-    /// Where the kernel's account can be read; else the engine is asked.
-    memory: Option<Memory>,
-    words: Words,
-    /// What was read last, for when nothing can be read any more.
-    last: Mutex<Account>,
+    /// Memory cgroup of the container, if it is readable; otherwise the engine's statistics are used.
+    memory: Option<MemoryCgroup>,
+    words: DiagnosticOutput,
+    /// The last usage read, for use after the container has ended.
+    last: Mutex<ResourceUsage>,
     ended: tokio::sync::Mutex<bool>,
 }
 
-impl DockerCell {
+impl DockerHandle {
     pub(super) fn new(
         api: bollard::Docker,
         id: String,
-        memory: Option<Memory>,
-        words: Words,
-    ) -> DockerCell {
+        memory: Option<MemoryCgroup>,
+        words: DiagnosticOutput,
+    ) -> DockerHandle {
         let (last, ended) = (Mutex::default(), tokio::sync::Mutex::new(false));
-        DockerCell { api, id, made: SystemTime::now(), memory, words, last, ended }
+        DockerHandle { api, id, made: SystemTime::now(), memory, words, last, ended }
     }
 
-    fn last(&self) -> Account {
+    fn last(&self) -> ResourceUsage {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often memory ran out in a container that is gone, and its account with it.
-    async fn recall(&self) -> u64 {
+    /// Number of out-of-memory events of a container that has ended, by the engine's event log.
+    async fn oom_events(&self) -> u64 {
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             since.as_secs().to_string()
         };
         let wanted = HashMap::from([("container", vec![self.id.as_str()]), ("event", vec!["oom"])]);
         let options = EventsOptionsBuilder::new()
-            .since(&seconds(self.made - NEWS))
-            // The news may be slower than the end itself.
+            .since(&seconds(self.made - INFO_TIMEOUT))
+            // The event may arrive after the container's end.
             .until(&seconds(SystemTime::now() + Duration::from_secs(1)))
             .filters(&wanted)
             .build();
         let events =
             self.api.events(Some(options)).take_while(|event| std::future::ready(event.is_ok()));
-        tokio::time::timeout(NEWS, events.count()).await.map_or(0, |count| count as u64)
+        tokio::time::timeout(INFO_TIMEOUT, events.count()).await.map_or(0, |count| count as u64)
     }
 
-    /// The most memory in use, as far as the engine knows it.
-    async fn ask(&self) -> Option<Account> {
+    /// Peak memory use by the engine's statistics.
+    async fn engine_stats(&self) -> Option<ResourceUsage> {
         let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
         let stats = self.api.stats(&self.id, Some(options)).next().await?.ok()?;
-        Some(Account { peak_memory: stats.memory_stats?.max_usage, out_of_memory: 0 })
+        Some(ResourceUsage { peak_memory: stats.memory_stats?.max_usage, out_of_memory: 0 })
     }
 }
 
 #[async_trait]
-impl Cell for DockerCell {
+impl SandboxHandle for DockerHandle {
     fn external_id(&self) -> Option<&str> {
         Some(&self.id)
     }
 
-    async fn account(&self) -> Account {
+    async fn account(&self) -> ResourceUsage {
         let read = match &self.memory {
             Some(memory) => memory.read(),
-            None => self.ask().await,
+            None => self.engine_stats().await,
         };
         let account = match read {
             Some(account) => account,
-            // We ended it ourselves, and know what we knew.
+            // Ended by this process: there is nothing newer than the last usage read.
             None if *self.ended.lock().await => self.last(),
             None => {
                 let last = self.last();
-                Account { out_of_memory: last.out_of_memory.max(self.recall().await), ..last }
+                let out_of_memory = last.out_of_memory.max(self.oom_events().await);
+                ResourceUsage { out_of_memory, ..last }
             }
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = account;
@@ -112,47 +114,48 @@ impl Cell for DockerCell {
     }
 
     async fn last_words(&self) -> Option<String> {
-        if let Some(words) = self.words.get() {
-            return Some(words);
+        if let Some(output) = self.words.get() {
+            return Some(output);
         }
-        let answer = tokio::time::timeout(NEWS, self.api.ping()).await;
-        (!matches!(answer, Ok(Ok(_)))).then(|| "the engine does not answer any more".to_owned())
+        let reply = tokio::time::timeout(INFO_TIMEOUT, self.api.ping()).await;
+        (!matches!(reply, Ok(Ok(_)))).then(|| "the container engine does not respond".to_owned())
     }
 }
 
-/// Kills a container and removes it. `false` when the engine cannot be asked, or takes too long.
+/// Kills and removes a container. Returns `false` if the engine fails or times out.
 pub(super) async fn remove(api: &bollard::Docker, name: &str) -> bool {
     let removed = async {
         loop {
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match api.remove_container(name, Some(options)).await.as_ref().map_err(Fault::of) {
+            match api.remove_container(name, Some(options)).await.as_ref().map_err(EngineFault::of)
+            {
                 Ok(()) => return true,
-                Err(Fault::Missing) => return true,
-                // It is being removed, because it ended by itself.
-                Err(Fault::Conflict) => tokio::time::sleep(LOOK).await,
+                Err(EngineFault::Missing) => return true,
+                // The container ended on its own and is being removed.
+                Err(EngineFault::Conflict) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(_) => return false,
             }
         }
     };
-    tokio::time::timeout(END, removed).await.unwrap_or(false)
+    tokio::time::timeout(REMOVE_TIMEOUT, removed).await.unwrap_or(false)
 }
 
-/// What the engine made of what was asked for.
-pub(super) struct Made {
-    /// Where the kernel's account can be read, if its first process is on this machine.
-    pub(super) memory: Option<Memory>,
-    /// The limits that it does not hold, whatever it was asked.
+/// Properties of a container that the engine has created.
+pub(super) struct CreatedContainer {
+    /// Memory cgroup of the container, if its processes are on this machine and it is readable.
+    pub(super) memory: Option<MemoryCgroup>,
+    /// The requested limits that the engine does not enforce.
     pub(super) unlimited: Vec<&'static str>,
 }
 
-pub(super) async fn look_at(api: &bollard::Docker, id: &str) -> Result<Made, Error> {
+/// Inspects a container.
+pub(super) async fn look_at(api: &bollard::Docker, id: &str) -> Result<CreatedContainer, Error> {
     let found = api.inspect_container(id, None::<InspectContainerOptions>).await?;
     let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
-    let memory = pid.and_then(|pid| Memory::of_process(pid, id));
+    let memory = pid.and_then(|pid| MemoryCgroup::of_process(pid, id));
     let host = found.host_config.unwrap_or_default();
-    let limits =
-        [("memory", host.memory), ("processes", host.pids_limit), ("processor", host.cpu_quota)];
+    let limits = [("memory", host.memory), ("processes", host.pids_limit), ("CPU", host.cpu_quota)];
     let none = |limit: Option<i64>| limit.is_none_or(|limit| limit <= 0);
     let unlimited = limits.into_iter().filter(|(_, limit)| none(*limit)).map(|(name, _)| name);
-    Ok(Made { memory, unlimited: unlimited.collect() })
+    Ok(CreatedContainer { memory, unlimited: unlimited.collect() })
 }

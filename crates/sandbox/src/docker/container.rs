@@ -1,42 +1,43 @@
-//! What a container is made with: all of its limits are here.
+//! Configuration of a sandbox container, with all its limits.
 
 use std::collections::HashMap;
 
-use assize_config::Limits;
+use assize_config::SandboxLimits;
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType,
 };
 
-use super::engine::Client;
-use super::image::Image;
-use crate::backend::Identity;
+use super::engine::EngineClient;
+use super::image::DockerImage;
+use crate::backend::SandboxIdentity;
 use crate::cgroup;
 use crate::rootfs::GUEST;
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// The label by which all that a maker made is found.
+/// Label with the name of the process that created a container, by which cleanup finds it.
 pub(super) const MAKER: &str = "assize.maker";
 
-/// The guest is root of the container, without any right but these. Programs run as another user, with none.
+/// The guest agent is root with only these [`CAPABILITIES`]. Programs run as another user, without capabilities.
 const USER: &str = "0:0";
 
-/// What the guest needs to become another user, to end programs of that user, and to give up the rest.
-const RIGHTS: [&str; 4] = ["KILL", "SETGID", "SETUID", "SETPCAP"];
+/// Needed by the guest agent to switch the user, to kill programs of that user, and to drop the other capabilities.
+const CAPABILITIES: [&str; 4] = ["KILL", "SETGID", "SETUID", "SETPCAP"];
 
-/// Memory that processes share by name: room for locks and small things. It is counted as memory.
+/// Size of `/dev/shm`: enough for locks and small objects. It counts as memory of the container.
 const SHARED_MEMORY: i64 = 8 << 20;
 
-/// The name of a sandbox's container: made twice by mistake, the second is told so.
-pub(super) fn name(identity: &Identity) -> String {
+/// Name of a sandbox's container. It is unique, so the engine rejects a container that was already created.
+pub(super) fn name(identity: &SandboxIdentity) -> String {
     format!("assize-{identity}")
 }
 
+/// Request that creates the container of a sandbox.
 pub(super) fn body(
-    client: &Client,
-    identity: &Identity,
-    spec: &Spec,
-    image: &Image,
+    client: &EngineClient,
+    identity: &SandboxIdentity,
+    spec: &SandboxSpec,
+    image: &DockerImage,
 ) -> ContainerCreateBody {
     let mut labels: HashMap<String, String> = spec
         .labels
@@ -53,7 +54,7 @@ pub(super) fn body(
         user: Some(USER.to_owned()),
         working_dir: Some("/".to_owned()),
         labels: Some(labels),
-        // The channel is the guest's standard input and output, and its life hangs on it.
+        // The channel is the guest agent's standard input and output; the guest agent exits when it closes.
         open_stdin: Some(true),
         stdin_once: Some(true),
         attach_stdin: Some(true),
@@ -64,18 +65,18 @@ pub(super) fn body(
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
         }),
-        // A first process heeds no other.
+        // The first process of a container ignores other signals.
         stop_signal: Some("SIGKILL".to_owned()),
         host_config: Some(host_config(client, spec, image)),
         ..ContainerCreateBody::default()
     }
 }
 
-fn host_config(client: &Client, spec: &Spec, image: &Image) -> HostConfig {
+fn host_config(client: &EngineClient, spec: &SandboxSpec, image: &DockerImage) -> HostConfig {
     let limits = &spec.limits;
     let memory = signed(limits.memory);
     let mut disks = HashMap::from([("/tmp".to_owned(), disk_options(client, limits))]);
-    // What an image calls a volume would be a disk without a limit.
+    // The engine would create a disk without a limit for each volume of the image.
     disks.extend(
         image
             .volumes
@@ -96,27 +97,27 @@ fn host_config(client: &Client, spec: &Spec, image: &Image) -> HostConfig {
         tmpfs: Some(disks),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         cap_drop: Some(vec!["ALL".to_owned()]),
-        cap_add: Some(RIGHTS.map(str::to_owned).into()),
+        cap_add: Some(CAPABILITIES.map(str::to_owned).into()),
         privileged: Some(false),
         init: Some(false),
         ipc_mode: Some("private".to_owned()),
         shm_size: Some(SHARED_MEMORY),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        // What is written would fill the engine's disk.
+        // Logs of the output would fill the engine's disk.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         mounts: Some(spec.layers.iter().map(layer).collect()),
         ..HostConfig::default()
     }
 }
 
-/// Programs may be run from it, as anywhere else.
-fn disk_options(client: &Client, limits: &Limits) -> String {
+/// Mount options of the writable tmpfs. Programs may be executed from it, as on the other backends.
+fn disk_options(client: &EngineClient, limits: &SandboxLimits) -> String {
     let options = format!("rw,exec,nosuid,nodev,size={},mode=1777", limits.disk);
-    // Podman does not know the word.
+    // Podman does not support `nr_inodes`.
     if client.is_podman() { options } else { format!("{options},nr_inodes={}", limits.files()) }
 }
 
-fn layer(layer: &crate::spec::Layer) -> Mount {
+fn layer(layer: &crate::spec::SandboxLayer) -> Mount {
     Mount {
         typ: Some(MountType::BIND),
         source: Some(layer.from.display().to_string()),

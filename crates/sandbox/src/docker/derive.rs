@@ -1,4 +1,4 @@
-//! Adds to an image what every sandbox needs, once, and keeps it under a name of its own.
+//! Derives sandbox images: adds the guest agent and its files to an image, once, and commits it under a new name.
 
 use std::collections::HashMap;
 
@@ -10,36 +10,35 @@ use bollard::query_parameters::{
 };
 
 use super::cell;
-use super::engine::Client;
+use super::engine::EngineClient;
 use crate::error::SandboxError;
 use crate::rootfs;
 
-/// Which kind of image of ours it is.
+/// Label of every image of assize, with its kind.
 pub(super) const KIND: &str = "assize.image";
 
-/// Which guest is in it.
+/// Label with the digest of the guest agent in the image.
 pub(super) const GUEST: &str = "assize.guest";
 
-/// What it was made from.
+/// Label with the name of the source image.
 pub(super) const FROM: &str = "assize.from";
 
-/// Makes an image of another one and what every image needs: it is put into a container that never
-/// runs, and what becomes of it is kept.
+/// Derives an image: copies the additions into a container that never runs, and commits that container.
 pub(super) async fn derive(
-    client: &Client,
+    client: &EngineClient,
     from: &str,
     name: &str,
     kind: &str,
 ) -> Result<(), SandboxError> {
-    let additions =
-        rootfs::additions().map_err(|error| SandboxError::failed("adding the guest", error))?;
+    let additions = rootfs::additions()
+        .map_err(|error| SandboxError::failed("adding the guest agent", error))?;
     let container = format!("assize-image-{:016x}", fastrand::u64(..));
-    let kept = async {
+    let committed = async {
         let api = client.patient();
         let labels = HashMap::from([(KIND, kind), (FROM, from), (GUEST, rootfs::digest())]);
         let body = ContainerCreateBody {
             image: Some(from.to_owned()),
-            // It never runs; an image may have none of its own.
+            // Required, as the source image may have no command; the container never runs.
             entrypoint: Some(vec![rootfs::GUEST.to_owned()]),
             cmd: Some(vec!["serve".to_owned()]),
             labels: Some(
@@ -63,7 +62,9 @@ pub(super) async fn derive(
             .build();
         api.commit_container(options, ContainerConfig::default()).await
     };
-    let kept: Result<_, Error> = kept.await;
+    let committed: Result<_, Error> = committed.await;
     cell::remove(&client.api, &container).await;
-    kept.map(drop).map_err(|error| client.explain("adding the guest to the image", &error))
+    committed
+        .map(drop)
+        .map_err(|error| client.explain("adding the guest agent to the image", &error))
 }

@@ -1,4 +1,4 @@
-//! The connection to an engine, Docker's or Podman's, and what its failures mean.
+//! Connection to a container engine (Docker or Podman), and the classification of its errors.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,72 +10,73 @@ use tokio::sync::OnceCell;
 
 use crate::error::SandboxError;
 
-/// Where Docker listens unless it is told otherwise.
-const USUAL: &str = "/var/run/docker.sock";
+/// Default socket of Docker.
+const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
-/// How long the engine may take to answer: it may be busy with many others.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Request timeout; long, as the engine may be busy with many other requests.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long it may take for whole images.
-const IMAGE_PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Request timeout for transfers of whole images.
+const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How long we wait before each further try.
-const PAUSES: [Duration; 3] =
+/// Pauses before the retries.
+const RETRY_PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(800), Duration::from_secs(2)];
 
-/// An engine that is spoken to once somebody needs it.
+/// A container engine, connected on first use.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct ContainerEngine {
     hosts: Vec<String>,
-    client: OnceCell<Client>,
+    client: OnceCell<EngineClient>,
 }
 
-/// The connection to one engine, in words that both sides know.
+/// Connection to one engine, with an API version that both sides support.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct EngineClient {
     pub(crate) api: bollard::Docker,
     pub(crate) host: String,
     pub(crate) name: String,
     pub(crate) version: String,
 }
 
-impl Engine {
-    pub(crate) fn new(mut hosts: Vec<String>) -> Engine {
+impl ContainerEngine {
+    pub(crate) fn new(mut hosts: Vec<String>) -> ContainerEngine {
         if hosts.is_empty() {
-            hosts.push(USUAL.to_owned());
+            hosts.push(DEFAULT_SOCKET.to_owned());
         }
-        Engine { hosts, client: OnceCell::new() }
+        ContainerEngine { hosts, client: OnceCell::new() }
     }
 
-    /// The first engine that answers.
-    pub(crate) async fn client(&self) -> Result<&Client, SandboxError> {
+    /// The first engine that responds.
+    pub(crate) async fn client(&self) -> Result<&EngineClient, SandboxError> {
         self.client.get_or_try_init(|| self.connect()).await
     }
 
-    /// The engine that answered, if one was asked yet.
-    pub(crate) fn known(&self) -> Option<&Client> {
+    /// The connected engine, if a connection was made already.
+    pub(crate) fn known(&self) -> Option<&EngineClient> {
         self.client.get()
     }
 
-    async fn connect(&self) -> Result<Client, SandboxError> {
+    async fn connect(&self) -> Result<EngineClient, SandboxError> {
         let mut first = None;
         for host in &self.hosts {
-            match Client::connect(host).await {
+            match EngineClient::connect(host).await {
                 Ok(client) => return Ok(client),
                 Err(error) => {
                     first.get_or_insert(explain(host, "asking the engine for its version", &error));
                 }
             }
         }
-        Err(first.unwrap_or_else(|| SandboxError::failed("asking the engine", "none is named")))
+        let none = || SandboxError::failed("connecting to the engine", "no socket configured");
+        Err(first.unwrap_or_else(none))
     }
 }
 
-impl Client {
-    async fn connect(host: &str) -> Result<Client, Error> {
+impl EngineClient {
+    async fn connect(host: &str) -> Result<EngineClient, Error> {
         let api = open(host, API_DEFAULT_VERSION)?;
         let about = api.version().await?;
-        // An older engine refuses words that are newer than itself.
+        // An older engine rejects requests of a newer API version.
         let theirs = about.api_version.as_deref().and_then(read_version);
         let api = match theirs.filter(|theirs| theirs < API_DEFAULT_VERSION) {
             Some(theirs) => open(host, &theirs)?,
@@ -83,7 +84,7 @@ impl Client {
         };
         let parts = about.components.unwrap_or_default();
         let podman = parts.iter().any(|part| part.name.contains("Podman"));
-        Ok(Client {
+        Ok(EngineClient {
             api,
             host: host.to_owned(),
             name: if podman { "Podman" } else { "Docker" }.to_owned(),
@@ -91,21 +92,21 @@ impl Client {
         })
     }
 
-    /// The same, with the patience that moving an image takes.
+    /// The API client with a timeout for image transfers.
     pub(crate) fn patient(&self) -> bollard::Docker {
-        self.api.clone().with_timeout(IMAGE_PATIENCE)
+        self.api.clone().with_timeout(IMAGE_TIMEOUT)
     }
 
     pub(crate) fn is_podman(&self) -> bool {
         self.name == "Podman"
     }
 
+    /// Converts an engine error; `what` names the failed operation.
     pub(crate) fn explain(&self, what: &str, error: &Error) -> SandboxError {
         explain(&self.host, what, error)
     }
 
-    /// Tries again for as long as that may help: an engine that is just being restarted is there
-    /// again in a moment.
+    /// Retries an operation after transient errors, such as an engine that is being restarted.
     pub(crate) async fn retry<T, F>(
         &self,
         what: &str,
@@ -114,15 +115,15 @@ impl Client {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut pauses = PAUSES.into_iter();
+        let mut pauses = RETRY_PAUSES.into_iter();
         loop {
             let error = match attempt().await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            match pauses.next().filter(|_| Fault::of(&error).may_pass()) {
+            match pauses.next().filter(|_| EngineFault::of(&error).is_transient()) {
                 Some(pause) => {
-                    tracing::debug!(%what, %error, "the engine failed; trying again");
+                    tracing::debug!(%what, %error, "the container engine failed, retrying");
                     tokio::time::sleep(pause).await;
                 }
                 None => return Err(self.explain(what, &error)),
@@ -132,11 +133,11 @@ impl Client {
 }
 
 fn open(host: &str, version: &ClientVersion) -> Result<bollard::Docker, Error> {
-    let patience = PATIENCE.as_secs();
+    let timeout = TIMEOUT.as_secs();
     if host.starts_with("tcp://") || host.starts_with("http://") {
-        bollard::Docker::connect_with_http(host, patience, version)
+        bollard::Docker::connect_with_http(host, timeout, version)
     } else {
-        bollard::Docker::connect_with_unix(host, patience, version)
+        bollard::Docker::connect_with_unix(host, timeout, version)
     }
 }
 
@@ -145,66 +146,66 @@ fn read_version(text: &str) -> Option<ClientVersion> {
     Some(ClientVersion { major_version: major.parse().ok()?, minor_version: minor.parse().ok()? })
 }
 
-/// What kind of failure it is.
+/// Kind of an engine error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Nobody listens there.
+pub(crate) enum EngineFault {
+    /// No engine listens at the address.
     Absent,
-    /// We may not speak to it.
+    /// Permission to use the socket is denied.
     Forbidden,
-    /// The connection broke.
+    /// The connection was lost.
     Lost,
-    /// No answer came in time.
+    /// The request timed out.
     Slow,
-    /// It has no room left on its disk.
+    /// The engine's disk is full.
     Full,
-    /// What was named is not there.
+    /// The object does not exist (HTTP 404).
     Missing,
-    /// It is there already, or in the middle of something else.
+    /// The object already exists or is busy (HTTP 409).
     Conflict,
     /// The engine itself failed.
     Engine,
     Other,
 }
 
-impl Fault {
-    pub(crate) fn of(error: &Error) -> Fault {
+impl EngineFault {
+    pub(crate) fn of(error: &Error) -> EngineFault {
         match error {
-            Error::SocketNotFoundError(_) => Fault::Absent,
-            Error::RequestTimeoutError => Fault::Slow,
+            Error::SocketNotFoundError(_) => EngineFault::Absent,
+            Error::RequestTimeoutError => EngineFault::Slow,
             Error::DockerResponseServerError { message, .. }
             | Error::DockerStreamError { error: message }
                 if message.contains("no space left on device") =>
             {
-                Fault::Full
+                EngineFault::Full
             }
-            Error::DockerResponseServerError { status_code: 404, .. } => Fault::Missing,
-            Error::DockerResponseServerError { status_code: 409, .. } => Fault::Conflict,
-            Error::DockerResponseServerError { status_code: 500.., .. } => Fault::Engine,
+            Error::DockerResponseServerError { status_code: 404, .. } => EngineFault::Missing,
+            Error::DockerResponseServerError { status_code: 409, .. } => EngineFault::Conflict,
+            Error::DockerResponseServerError { status_code: 500.., .. } => EngineFault::Engine,
             error => match io_kind(error) {
-                Some(std::io::ErrorKind::NotFound) => Fault::Absent,
-                Some(std::io::ErrorKind::PermissionDenied) => Fault::Forbidden,
-                Some(_) => Fault::Lost,
+                Some(std::io::ErrorKind::NotFound) => EngineFault::Absent,
+                Some(std::io::ErrorKind::PermissionDenied) => EngineFault::Forbidden,
+                Some(_) => EngineFault::Lost,
                 None if matches!(
                     error,
                     Error::HyperLegacyError { .. } | Error::HyperResponseError { .. }
                 ) =>
                 {
-                    Fault::Lost
+                    EngineFault::Lost
                 }
-                None => Fault::Other,
+                None => EngineFault::Other,
             },
         }
     }
 
-    /// Whether it may be over in a moment.
-    fn may_pass(self) -> bool {
-        matches!(self, Fault::Absent | Fault::Lost | Fault::Engine)
+    /// Whether a retry may succeed.
+    fn is_transient(self) -> bool {
+        matches!(self, EngineFault::Absent | EngineFault::Lost | EngineFault::Engine)
     }
 }
 
 fn io_kind(error: &Error) -> Option<std::io::ErrorKind> {
-    // It shows what is behind the failure in its place.
+    // This variant is transparent: its `source` skips the I/O error itself.
     if let Error::IOError { err } = error {
         return Some(err.kind());
     }
@@ -224,35 +225,35 @@ fn explain(host: &str, what: &str, error: &Error) -> SandboxError {
         reason,
         hint: Some(hint.to_owned()),
     };
-    match Fault::of(error) {
-        Fault::Absent => unavailable(
+    match EngineFault::of(error) {
+        EngineFault::Absent => unavailable(
             format!("no engine listens at `{host}`"),
             "start Docker (`sudo systemctl start docker`) or Podman (`systemctl --user start \
-             podman.socket`), or name the socket of the one that runs",
+             podman.socket`), or set the socket with `docker.host`",
         ),
-        Fault::Lost => unavailable(
-            format!("the engine at `{host}` is gone: {}", innermost(error)),
-            "see whether it runs: `docker info`",
+        EngineFault::Lost => unavailable(
+            format!("lost the connection to the engine at `{host}`: {}", innermost(error)),
+            "check that it runs with `docker info`",
         ),
-        Fault::Forbidden => unavailable(
+        EngineFault::Forbidden => unavailable(
             format!("this user may not use the engine at `{host}`"),
-            "join its group (`sudo usermod -aG docker $USER`, then log in again), which is as good as \
-             being root; or run Docker or Podman rootless",
+            "join its group (`sudo usermod -aG docker $USER`, then log in again), which is equivalent to \
+             root access; or run Docker or Podman rootless",
         ),
-        Fault::Full => unavailable(
-            "the engine has no room left on its disk".to_owned(),
-            "`docker system df` shows what takes it, and `docker system prune` frees some",
+        EngineFault::Full => unavailable(
+            "the engine's disk is full".to_owned(),
+            "run `docker system df` to see the usage and `docker system prune` to free space",
         ),
-        Fault::Slow => {
-            SandboxError::failed(what, format!("the engine at `{host}` did not answer in time"))
+        EngineFault::Slow => {
+            SandboxError::failed(what, format!("the engine at `{host}` timed out"))
         }
-        Fault::Missing | Fault::Conflict | Fault::Engine | Fault::Other => {
+        EngineFault::Missing | EngineFault::Conflict | EngineFault::Engine | EngineFault::Other => {
             SandboxError::failed(what, innermost(error))
         }
     }
 }
 
-/// The engine's own words, without those around them.
+/// The innermost message of an engine error.
 fn innermost(error: &Error) -> String {
     if let Error::DockerResponseServerError { message, .. } = error {
         return message.trim().to_owned();
@@ -264,31 +265,31 @@ fn innermost(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn answered(status_code: u16, message: &str) -> Error {
+    fn response(status_code: u16, message: &str) -> Error {
         Error::DockerResponseServerError { status_code, message: message.to_owned() }
     }
 
     #[test]
-    fn failures_are_told_apart() {
+    fn engine_errors_are_classified() {
         let io = |kind| Error::IOError { err: std::io::Error::from(kind) };
         for (error, fault) in [
-            (answered(404, "No such image: x"), Fault::Missing),
-            (answered(409, "Conflict"), Fault::Conflict),
-            (answered(500, "server error"), Fault::Engine),
-            (answered(500, "write /x: no space left on device"), Fault::Full),
-            (answered(400, "bad parameter"), Fault::Other),
-            (io(std::io::ErrorKind::NotFound), Fault::Absent),
-            (io(std::io::ErrorKind::PermissionDenied), Fault::Forbidden),
-            (io(std::io::ErrorKind::ConnectionReset), Fault::Lost),
-            (Error::RequestTimeoutError, Fault::Slow),
+            (response(404, "No such image: x"), EngineFault::Missing),
+            (response(409, "Conflict"), EngineFault::Conflict),
+            (response(500, "server error"), EngineFault::Engine),
+            (response(500, "write /x: no space left on device"), EngineFault::Full),
+            (response(400, "bad parameter"), EngineFault::Other),
+            (io(std::io::ErrorKind::NotFound), EngineFault::Absent),
+            (io(std::io::ErrorKind::PermissionDenied), EngineFault::Forbidden),
+            (io(std::io::ErrorKind::ConnectionReset), EngineFault::Lost),
+            (Error::RequestTimeoutError, EngineFault::Slow),
         ] {
-            assert_eq!(Fault::of(&error), fault, "{error}");
+            assert_eq!(EngineFault::of(&error), fault, "{error}");
         }
     }
 
     #[tokio::test]
-    async fn an_engine_that_is_not_there_is_named() {
-        let engine = Engine::new(vec!["/nonexistent/docker.sock".to_owned()]);
+    async fn missing_engine_error_names_its_socket() {
+        let engine = ContainerEngine::new(vec!["/nonexistent/docker.sock".to_owned()]);
         let error = engine.client().await.unwrap_err();
         assert!(
             error.to_string().contains("no engine listens at `/nonexistent/docker.sock`"),

@@ -1,5 +1,5 @@
-//! The images that containers are made from: our own, made of nothing but packages, and those that
-//! users name, with the guest added. None is ever fetched from anywhere.
+//! Images of Docker sandboxes: the base image, built only from Debian packages, and images that users name, with the
+//! guest agent added. Images are never pulled from a registry.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,47 +17,47 @@ use tokio_util::io::ReaderStream;
 
 use super::Docker;
 use super::derive::{FROM, GUEST, KIND, derive};
-use super::engine::{Client, Fault};
+use super::engine::{EngineClient, EngineFault};
 use crate::error::SandboxError;
 use crate::rootfs;
 
-/// Plain Debian with Python, as it was built.
+/// Plain Debian with Python, without the guest agent.
 const ROOTFS: &str = "assize/rootfs";
 
-/// The same with the guest of one build of assize.
+/// Debian with the guest agent of one build of assize.
 const BASE: &str = "assize/base";
 
-/// Users' images with the guest.
+/// Images of users with the guest agent.
 const DERIVED: &str = "assize/derived";
 
-/// How an engine calls what has no name any more.
+/// Name that engines report for an untagged image.
 const UNNAMED: &str = "<none>:<none>";
 
-/// An image that containers can be made from.
+/// An image that is ready for sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Image {
+pub(super) struct DockerImage {
     pub(super) name: String,
-    /// Folders that a container would have disks of its own for.
+    /// Volumes that the image declares, for which the engine would create disks.
     pub(super) volumes: Vec<String>,
 }
 
-/// An image of ours, for people.
+/// An image of assize in the engine, as shown to users.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct ImageInfo {
+pub struct DockerImageInfo {
     pub name: String,
     pub id: String,
     pub bytes: u64,
     /// Seconds since 1970.
     pub created: i64,
-    /// The image that it was made from.
+    /// The image that it was derived from.
     pub from: Option<String>,
-    /// Which guest is in it, if one is.
+    /// Digest of the guest agent in it, if it has one.
     pub guest: Option<String>,
-    /// Whether sandboxes of this build are made from it when no other is asked for.
+    /// Whether it is the default image of this build of assize.
     pub current: bool,
 }
 
-/// The image that this build's sandboxes are made from when no other is asked for.
+/// Name of the default image of this build of assize.
 fn base_name() -> String {
     format!("{BASE}:{}", rootfs::digest())
 }
@@ -65,33 +65,33 @@ fn base_name() -> String {
 pub(super) fn not_built() -> SandboxError {
     SandboxError::Unavailable {
         isolation: Isolation::Docker,
-        reason: "its image is not built yet".to_owned(),
+        reason: "its image is not built".to_owned(),
         hint: Some("run `assize image build`".to_owned()),
     }
 }
 
-/// Whether it can be a name: it becomes part of what the engine is asked.
+/// Whether the text is a valid image name. It becomes part of the URL of requests to the engine.
 fn is_name(text: &str) -> bool {
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
-    let words = text.split('/').all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric()));
-    text.len() <= 512 && words && text.bytes().all(known)
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
+    let parts = text.split('/').all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    text.len() <= 512 && parts && text.bytes().all(allowed)
 }
 
 impl Docker {
-    /// The image for a sandbox, made ready if it is not.
+    /// The image for a sandbox, derived now if necessary.
     pub(super) async fn image(
         &self,
-        client: &Client,
+        client: &EngineClient,
         named: Option<&str>,
-    ) -> Result<Image, SandboxError> {
+    ) -> Result<DockerImage, SandboxError> {
         match named {
             None => self.base(client).await,
             Some(named) => self.derived(client, named).await,
         }
     }
 
-    async fn base(&self, client: &Client) -> Result<Image, SandboxError> {
-        let image = Image { name: base_name(), volumes: Vec::new() };
+    async fn base(&self, client: &EngineClient) -> Result<DockerImage, SandboxError> {
+        let image = DockerImage { name: base_name(), volumes: Vec::new() };
         if inspect(client, &image.name).await?.is_some() {
             return Ok(image);
         }
@@ -103,15 +103,19 @@ impl Docker {
         if inspect(client, &from).await?.is_none() {
             return Err(not_built());
         }
-        // Only the guest is new.
+        // The root file system stays valid; only the guest agent is new.
         derive(client, &from, &image.name, "base").await?;
         tag_latest(client, &image.name).await?;
         Ok(image)
     }
 
-    async fn derived(&self, client: &Client, named: &str) -> Result<Image, SandboxError> {
+    async fn derived(
+        &self,
+        client: &EngineClient,
+        named: &str,
+    ) -> Result<DockerImage, SandboxError> {
         if !is_name(named) {
-            let reason = format!("`{named}` is no name for an image");
+            let reason = format!("invalid image name `{named}`");
             let isolation = Isolation::Docker;
             return Err(SandboxError::Unsupported { isolation, reason, hint: None });
         }
@@ -119,16 +123,14 @@ impl Docker {
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
                 reason: format!("the engine has no image `{named}`"),
-                hint: Some(format!(
-                    "assize fetches none by itself: get it with `docker pull {named}`"
-                )),
+                hint: Some(format!("assize pulls no images; run `docker pull {named}`")),
             });
         };
         let mut hash = Sha256::new();
         hash.update(found.id.unwrap_or_default());
         hash.update(rootfs::digest());
         let volumes = found.config.and_then(|config| config.volumes).unwrap_or_default();
-        let image = Image { name: format!("{DERIVED}:{}", rootfs::short(hash)), volumes };
+        let image = DockerImage { name: format!("{DERIVED}:{}", rootfs::short(hash)), volumes };
         if inspect(client, &image.name).await?.is_some() {
             return Ok(image);
         }
@@ -139,25 +141,25 @@ impl Docker {
         Ok(image)
     }
 
-    /// Whether a sandbox could be made without an image being named, and from which; or why not.
+    /// Name of the image from which default sandboxes can be created; the inner error is the reason why there is none.
     pub(super) async fn find_base(
         &self,
-        client: &Client,
+        client: &EngineClient,
     ) -> Result<Result<String, String>, SandboxError> {
         for name in [base_name(), format!("{ROOTFS}:latest")] {
             if inspect(client, &name).await?.is_some() {
                 return Ok(Ok(name));
             }
         }
-        Ok(Err("it is not built yet".to_owned()))
+        Ok(Err("not built".to_owned()))
     }
 
-    /// Takes a root file system, as [`rootfs::build`] makes it, and makes our own image of it.
+    /// Imports a root file system built by [`rootfs::build`] and derives the default image from it.
     pub async fn import_base(
         &self,
         archive: &Path,
         progress: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<ImageInfo, SandboxError> {
+    ) -> Result<DockerImageInfo, SandboxError> {
         const WHAT: &str = "importing the root file system";
         let client = self.engine.client().await?;
         let file = tokio::fs::File::open(archive)
@@ -172,69 +174,69 @@ impl Docker {
             .build();
         let body = body_try_stream(ReaderStream::with_capacity(file, 256 * 1024));
         let patient = client.patient();
-        let mut told = patient.create_image(Some(options), Some(body), None);
-        while let Some(said) = told.next().await {
-            said.map_err(|error| client.explain(WHAT, &error))?;
+        let mut steps = patient.create_image(Some(options), Some(body), None);
+        while let Some(step) = steps.next().await {
+            step.map_err(|error| client.explain(WHAT, &error))?;
         }
-        progress("adding the guest");
+        progress("adding the guest agent");
         let name = base_name();
         let _one_at_a_time = self.deriving.lock().await;
         derive(client, &format!("{ROOTFS}:latest"), &name, "base").await?;
         tag_latest(client, &name).await?;
         let base = self.prune(client, &name).await?;
-        base.ok_or_else(|| SandboxError::failed(WHAT, "the image is gone"))
+        base.ok_or_else(|| SandboxError::failed(WHAT, "the image was removed meanwhile"))
     }
 
-    /// Makes an image that the engine has ready to be used, so that the first sandbox need not wait.
+    /// Derives the sandbox image of an image in advance, so that the first sandbox starts without delay.
     pub async fn make_ready(&self, named: &str) -> Result<String, SandboxError> {
         let client = self.engine.client().await?;
         Ok(self.image(client, Some(named)).await?.name)
     }
 
-    /// Removes images with an older guest, or made of an older root: they serve nobody any more. One
-    /// that a sandbox was made from stays. Gives the one that is of use.
-    async fn prune(&self, client: &Client, base: &str) -> Result<Option<ImageInfo>, SandboxError> {
-        let mut kept = None;
+    /// Removes unused images with an older guest agent or root file system. Returns the image `base`.
+    async fn prune(
+        &self,
+        client: &EngineClient,
+        base: &str,
+    ) -> Result<Option<DockerImageInfo>, SandboxError> {
+        let mut current = None;
         for image in list(client).await? {
             let old = image.guest.as_deref().is_some_and(|guest| guest != rootfs::digest());
             if image.name == base {
-                kept = Some(image);
+                current = Some(image);
             } else if old {
                 let _ = delete(client, &image.name).await;
             } else if image.name == UNNAMED {
                 let _ = delete(client, &image.id).await;
             }
         }
-        Ok(kept)
+        Ok(current)
     }
 
-    /// All images of ours that the engine has.
-    pub async fn images(&self) -> Result<Vec<ImageInfo>, SandboxError> {
+    /// All images of assize in the engine.
+    pub async fn images(&self) -> Result<Vec<DockerImageInfo>, SandboxError> {
         let client = self.engine.client().await?;
         let mut images = list(client).await?;
         images.retain(|image| image.name != UNNAMED);
         Ok(images)
     }
 
-    /// Removes an image of ours.
+    /// Removes an image of assize.
     pub async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
         const WHAT: &str = "removing the image";
         if !self.images().await?.iter().any(|image| image.name == name) {
-            return Err(SandboxError::failed(
-                WHAT,
-                format!("`{name}` is no image of assize's own"),
-            ));
+            return Err(SandboxError::failed(WHAT, format!("`{name}` is not an image of assize")));
         }
         let client = self.engine.client().await?;
         delete(client, name).await.map_err(|error| client.explain(WHAT, &error))
     }
 }
 
-async fn delete(client: &Client, name: &str) -> Result<(), Error> {
+async fn delete(client: &EngineClient, name: &str) -> Result<(), Error> {
     client.api.remove_image(name, None::<RemoveImageOptions>, None).await.map(drop)
 }
 
-async fn list(client: &Client) -> Result<Vec<ImageInfo>, SandboxError> {
+async fn list(client: &EngineClient) -> Result<Vec<DockerImageInfo>, SandboxError> {
     let ours = HashMap::from([("label", vec![KIND])]);
     let options = ListImagesOptionsBuilder::new().filters(&ours).build();
     let found =
@@ -245,10 +247,10 @@ async fn list(client: &Client) -> Result<Vec<ImageInfo>, SandboxError> {
             image.repo_tags.push(UNNAMED.to_owned());
         }
         for name in image.repo_tags {
-            // Podman says that it was made here, or that it might have been fetched.
+            // Podman adds a registry prefix to local images.
             let own = ["localhost/", "docker.io/"].iter().find_map(|from| name.strip_prefix(from));
             let name = own.unwrap_or(&name).to_owned();
-            images.push(ImageInfo {
+            images.push(DockerImageInfo {
                 current: name == base_name(),
                 name,
                 id: image.id.clone(),
@@ -263,21 +265,23 @@ async fn list(client: &Client) -> Result<Vec<ImageInfo>, SandboxError> {
     Ok(images)
 }
 
-async fn inspect(client: &Client, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
-    let found = client.retry("looking for the image", || {
-        client.api.inspect_image(name).map_ok(Some).or_else(async |error| match Fault::of(&error) {
-            Fault::Missing => Ok(None),
-            _ => Err(error),
+async fn inspect(client: &EngineClient, name: &str) -> Result<Option<ImageInspect>, SandboxError> {
+    let found = client.retry("inspecting the image", || {
+        client.api.inspect_image(name).map_ok(Some).or_else(async |error| {
+            match EngineFault::of(&error) {
+                EngineFault::Missing => Ok(None),
+                _ => Err(error),
+            }
         })
     });
     found.await
 }
 
-/// Makes an image the latest base.
-async fn tag_latest(client: &Client, name: &str) -> Result<(), SandboxError> {
+/// Tags an image as the latest base image.
+async fn tag_latest(client: &EngineClient, name: &str) -> Result<(), SandboxError> {
     let options = TagImageOptionsBuilder::new().repo(BASE).tag("latest").build();
     let tagged = client.api.tag_image(name, Some(options)).await;
-    tagged.map_err(|error| client.explain("naming the image", &error))
+    tagged.map_err(|error| client.explain("tagging the image", &error))
 }
 
 #[cfg(test)]
@@ -285,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_become_part_of_a_request() {
+    fn invalid_image_names_are_rejected() {
         for name in
             ["python:3.12", "registry.example/a/b@sha256:00ff", "localhost:5000/x_y", "0123abcd"]
         {

@@ -1,8 +1,8 @@
-//! Containers, by Docker or by Podman through the same interface of its own.
+//! Docker backend: containers of Docker, or of Podman through its Docker-compatible API.
 //!
-//! Each sandbox is one container whose first process is the guest; what it is made with is in
-//! `container.rs`. The channel is the container's standard input and output, so when we are gone,
-//! however that came about, the engine closes it, the guest ends, and the container is removed.
+//! Each sandbox is one container whose first process is the guest agent; its configuration is in `container.rs`. The
+//! channel is the container's standard input and output: when this process dies, the engine closes the channel, the
+//! guest agent exits, and the engine removes the container.
 
 mod attached;
 mod cell;
@@ -28,78 +28,78 @@ use bollard::query_parameters::{
 use serde::Serialize;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, Cell, Enforcement, Identity, Started};
+use crate::backend::{Backend, Enforcement, SandboxHandle, SandboxIdentity, StartedSandbox};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::sandbox::environment;
-use crate::spec::Spec;
-use crate::words::Words;
-use cell::DockerCell;
-use engine::{Client, Engine, Fault};
-pub use image::ImageInfo;
+use crate::spec::SandboxSpec;
+use crate::words::DiagnosticOutput;
+use cell::DockerHandle;
+use engine::{ContainerEngine, EngineClient, EngineFault};
+pub use image::DockerImageInfo;
 
-/// How long a guest may take to answer once its container runs.
-const WELCOME: Duration = Duration::from_secs(20);
+/// How long the guest agent may take to send its welcome once its container runs.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long an engine that is only asked how it is may take.
-const PROBE: Duration = Duration::from_secs(10);
+/// Time limit of [`Docker::probe`].
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A container that has not run for so long never will.
-const FORGOTTEN: Duration = Duration::from_secs(15 * 60);
+/// Age after which a container that was created but never started counts as abandoned.
+const ABANDONED_AFTER: Duration = Duration::from_secs(15 * 60);
 
-/// Makes containers.
+/// The Docker backend.
 #[derive(Debug)]
 pub struct Docker {
-    engine: Engine,
-    /// Held while an image is made, so that the next who needs it finds it.
+    engine: ContainerEngine,
+    /// Held while an image is derived, so that concurrent requests derive it only once.
     deriving: tokio::sync::Mutex<()>,
-    /// Whether the kernel's account of containers can be read; known after the first.
-    counted: OnceLock<bool>,
-    /// Containers on their way.
+    /// Whether the memory cgroups of containers are readable; known after the first container.
+    cgroup_readable: OnceLock<bool>,
+    /// Containers that are being started.
     launching: TaskTracker,
 }
 
-/// What is known about the engine.
+/// Information about the container engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProbeInfo {
+pub struct EngineInfo {
     /// `Docker` or `Podman`.
     pub engine: String,
     pub version: String,
     pub host: String,
-    /// It runs without the rights of root.
+    /// Whether the engine runs rootless.
     pub rootless: bool,
-    /// The image that sandboxes are made from, or why there is none.
+    /// The default image of sandboxes, or why there is none.
     pub image: Result<String, String>,
 }
 
 impl Docker {
-    /// With an engine that is looked for when it is first needed: the first that answers of these sockets (or `tcp://`
-    /// addresses), or Docker's usual one if none is named.
+    /// A backend that connects on first use to the first engine that responds, of these sockets or `tcp://` addresses;
+    /// to the default socket of Docker if `hosts` is empty.
     pub fn new(hosts: Vec<String>) -> Docker {
         Docker {
-            engine: Engine::new(hosts),
+            engine: ContainerEngine::new(hosts),
             deriving: tokio::sync::Mutex::default(),
-            counted: OnceLock::new(),
+            cgroup_readable: OnceLock::new(),
             launching: TaskTracker::new(),
         }
     }
 
-    /// Asks the engine who it is, and whether the image is there.
-    pub async fn probe(&self) -> Result<ProbeInfo, SandboxError> {
-        match tokio::time::timeout(PROBE, self.ask()).await {
-            Ok(answer) => answer,
+    /// Queries the engine, and whether the default image exists.
+    pub async fn probe(&self) -> Result<EngineInfo, SandboxError> {
+        match tokio::time::timeout(PROBE_TIMEOUT, self.engine_info()).await {
+            Ok(info) => info,
             Err(_) => Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
-                reason: format!("the engine did not answer within {} seconds", PROBE.as_secs()),
-                hint: Some("see whether it is well: `docker info`".to_owned()),
+                reason: format!("the engine did not respond within {} s", PROBE_TIMEOUT.as_secs()),
+                hint: Some("check the engine with `docker info`".to_owned()),
             }),
         }
     }
 
-    /// Whether sandboxes can be made: the engine answers, and the image is there.
+    /// Checks that sandboxes can be created: the engine responds and the default image exists.
     ///
     /// # Errors
-    /// When not, and what to do about it.
+    /// When they cannot, with a hint.
     pub async fn is_ready(&self) -> Result<(), SandboxError> {
         match self.probe().await?.image {
             Ok(_) => Ok(()),
@@ -107,12 +107,12 @@ impl Docker {
         }
     }
 
-    async fn ask(&self) -> Result<ProbeInfo, SandboxError> {
+    async fn engine_info(&self) -> Result<EngineInfo, SandboxError> {
         let client = self.engine.client().await?;
-        let info =
-            client.api.info().await.map_err(|error| client.explain("asking the engine", &error))?;
+        let info = client.api.info().await;
+        let info = info.map_err(|error| client.explain("querying the engine", &error))?;
         let options = info.security_options.unwrap_or_default();
-        Ok(ProbeInfo {
+        Ok(EngineInfo {
             engine: client.name.clone(),
             version: client.version.clone(),
             host: client.host.clone(),
@@ -121,11 +121,11 @@ impl Docker {
         })
     }
 
-    /// Lets a container run. Given up in the middle it goes on to its end, where nobody takes the
-    /// streams, and the container goes with them: the engine would have gone on in any case.
+    /// Creates and starts a container. If the caller drops this future, the launch still completes in the background;
+    /// then the streams are dropped, which ends and removes the container. The engine could not be stopped midway.
     async fn launch(
         &self,
-        client: &Client,
+        client: &EngineClient,
         name: &str,
         body: ContainerCreateBody,
     ) -> Result<Launched, Error> {
@@ -137,7 +137,7 @@ impl Docker {
     }
 }
 
-/// A container that runs, and its streams.
+/// A running container and its standard streams.
 struct Launched {
     id: String,
     attached: AttachContainerResults,
@@ -150,8 +150,8 @@ async fn launch(
 ) -> Result<Launched, Error> {
     let options = CreateContainerOptionsBuilder::new().name(&name).build();
     let mut made = api.create_container(Some(options.clone()), body.clone()).await;
-    if made.as_ref().is_err_and(|error| Fault::of(error) == Fault::Conflict) {
-        // Made by an attempt whose answer we did not hear.
+    if made.as_ref().is_err_and(|error| EngineFault::of(error) == EngineFault::Conflict) {
+        // Created by an earlier attempt whose response was lost.
         cell::remove(&api, &name).await;
         made = api.create_container(Some(options), body).await;
     }
@@ -178,38 +178,43 @@ impl Backend for Docker {
         Isolation::Docker
     }
 
-    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
+    async fn start(
+        &self,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError> {
         let client = self.engine.client().await?;
         let image = self.image(client, spec.image.as_deref()).await?;
         let name = container::name(identity);
         let body = container::body(client, identity, spec, &image);
-        let launched =
-            client.retry("making a container", || self.launch(client, &name, body.clone())).await?;
+        let launched = client
+            .retry("starting a container", || self.launch(client, &name, body.clone()))
+            .await?;
         let limits = GuestLimits { file_bytes: spec.limits.disk, ..GuestLimits::default() };
-        let words = Words::default();
+        let words = DiagnosticOutput::default();
         let connection = attached::connection(launched.attached, words.clone());
         let hello = Hello { version: VERSION, limits, env: environment(&[]), machine: None };
         let channel = Channel::over(connection, &hello);
         let (made, welcome) = tokio::join!(
             cell::look_at(&client.api, &launched.id),
-            tokio::time::timeout(WELCOME, channel.welcome()),
+            tokio::time::timeout(WELCOME_TIMEOUT, channel.welcome()),
         );
-        // It may be gone already, and then says why by its last words.
+        // Fails if the container has already ended; its diagnostic output below has the reason.
         let made = made.ok();
         if let Some(made) = &made {
-            let _ = self.counted.set(made.memory.is_some());
+            let _ = self.cgroup_readable.set(made.memory.is_some());
         }
         let (memory, unlimited) =
             made.map(|made| (made.memory, made.unlimited)).unwrap_or_default();
         if let Some(memory) = &memory {
             memory.limit_connections(&spec.limits);
         }
-        let cell = DockerCell::new(client.api.clone(), launched.id, memory, words);
+        let cell = DockerHandle::new(client.api.clone(), launched.id, memory, words);
         if !unlimited.is_empty() {
             cell.end().await;
-            let reason = format!("the engine holds no limit of {}", unlimited.join(", "));
-            let hint = "it cannot make control groups, as without root on a machine with those of the \
-                        first version; use one that can, or the jail";
+            let reason = format!("the engine does not enforce limits on {}", unlimited.join(", "));
+            let hint = "it cannot create cgroups (as a rootless engine on a machine with cgroup v1); use \
+                        another engine or `--isolation jail`";
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Docker,
                 reason,
@@ -217,43 +222,43 @@ impl Backend for Docker {
             });
         }
         let why = match welcome {
-            Ok(Ok(_)) => return Ok(Started { channel, cell: Box::new(cell) }),
+            Ok(Ok(_)) => return Ok(StartedSandbox { channel, cell: Box::new(cell) }),
             Ok(Err(gone)) => gone.0,
-            Err(_) => "the guest does not answer".to_owned(),
+            Err(_) => "the guest agent does not respond".to_owned(),
         };
         cell.end().await;
-        let words = cell.last_words().await.map(|words| format!(": {words}")).unwrap_or_default();
-        Err(SandboxError::Broke(format!("{why}{words}")))
+        let output =
+            cell.last_words().await.map(|output| format!(": {output}")).unwrap_or_default();
+        Err(SandboxError::Broke(format!("{why}{output}")))
     }
 
     fn enforcement(&self) -> Enforcement {
-        const GROUP: &str = "control group of the engine";
+        const GROUP: &str = "cgroup of the engine";
         Enforcement {
-            memory: match self.counted.get() {
+            memory: match self.cgroup_readable.get() {
                 Some(false) => format!(
-                    "{GROUP}; that memory ran out cannot be told from a crash (the account is not on this machine)"
+                    "{GROUP}; out-of-memory kills are reported as crashes (the cgroup is not on this machine)"
                 ),
                 _ => GROUP.to_owned(),
             },
             cpu: GROUP.to_owned(),
             processes: GROUP.to_owned(),
-            disk: match self.engine.known().is_some_and(Client::is_podman) {
-                true => "size of the memory disk; not the number of files (Podman)".to_owned(),
-                false => "size of the memory disk".to_owned(),
+            disk: match self.engine.known().is_some_and(EngineClient::is_podman) {
+                true => "tmpfs size; the number of files is not limited (Podman)".to_owned(),
+                false => "tmpfs size".to_owned(),
             },
-            output: "guest".to_owned(),
-            wall: "guest, and the host after it".to_owned(),
-            network: "network namespace with nothing in it".to_owned(),
-            system_calls: "seccomp: the engine's list, and the guest's within it".to_owned(),
-            files: "read-only image, and Landlock where the kernel and the engine allow it"
-                .to_owned(),
+            output: "guest agent".to_owned(),
+            wall: "guest agent, then the host".to_owned(),
+            network: "empty network namespace".to_owned(),
+            system_calls: "seccomp: the engine's filter, then the guest agent's".to_owned(),
+            files: "read-only image, and Landlock if the kernel and the engine allow it".to_owned(),
         }
     }
 
     async fn clean_up(&self, maker: &str) -> Result<(), SandboxError> {
         let client = self.engine.client().await?;
         let theirs = HashMap::from([("label", vec![format!("{}={maker}", container::MAKER)])]);
-        let old = SystemTime::now() - FORGOTTEN;
+        let old = SystemTime::now() - ABANDONED_AFTER;
         let old = old.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let created = |label: &str| {
             HashMap::from([
@@ -261,7 +266,7 @@ impl Backend for Docker {
                 ("status", vec!["created".to_owned()]),
             ])
         };
-        // Whoever adds the guest to an image has it done long before.
+        // Deriving an image takes far less than `ABANDONED_AFTER`.
         let (never_run, never_begun) = (created(derive::KIND), created(container::MAKER));
         let (all, old) = (i64::MAX, old.cast_signed());
         for (filters, latest) in [(theirs, all), (never_run, old), (never_begun, old)] {

@@ -1,8 +1,8 @@
-//! The jail: Linux namespaces, Landlock, a list of allowed system calls, control groups. It needs no
-//! daemon and no rights, and is there on nearly every Linux machine.
+//! Jail backend: Linux namespaces, Landlock, a seccomp allowlist, cgroups. It needs no daemon and no privileges, and
+//! works on nearly every Linux machine.
 //!
-//! This is the host's side: what the jail is made of. It is built by the guest program, started anew
-//! as its keeper (see `crates/guest/src/jail`), because a process with many threads must not fork.
+//! This is the host side, which describes the jail. The guest agent binary, started as the keeper process (see
+//! `crates/guest/src/jail`), builds it, because a multi-threaded process must not fork.
 
 pub(crate) mod keeper;
 
@@ -10,67 +10,69 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use assize_config::{Isolation, Limits};
-use assize_protocol::jail::{File, Piece, Setup};
+use assize_config::{Isolation, SandboxLimits};
+use assize_protocol::jail::{HostMount, JailFile, JailSetup};
 use assize_protocol::{GuestLimits, Hello, VERSION};
 use async_trait::async_trait;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backend::{Account, Backend, Cell, Enforcement, Identity, Started};
-use crate::cgroup::{self, Group, Groups};
+use crate::backend::{
+    Backend, Enforcement, ResourceUsage, SandboxHandle, SandboxIdentity, StartedSandbox,
+};
+use crate::cgroup::{self, CgroupParents, JailCgroup};
 use crate::channel::Channel;
 use crate::error::SandboxError;
 use crate::interpreter::{Interpreter, Language, SYSTEM, is_system};
 use crate::sandbox::{PYTHON_FILES, PYTHON_FOLDER, WORKSPACE, environment};
-use crate::spec::Spec;
-use keeper::{Built, Keeper, Others};
+use crate::spec::SandboxSpec;
+use keeper::{BuiltJail, DedicatedUsers, Keeper};
 
-/// Devices that every program expects, and none that leads anywhere.
+/// Devices that every program expects; none gives access to the host.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// What a jail's files are.
-const PIECES: &str = "mount namespace of read-only pieces";
+/// How access to files is restricted, for the enforcement report.
+const MOUNTS: &str = "read-only mounts in a mount namespace";
 
-/// No jail was made yet that could have told.
+/// Value of `landlock` before the first jail was built.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Makes jails.
+/// The jail backend.
 #[derive(Debug)]
 pub struct Jail {
     interpreters: Vec<Interpreter>,
-    /// Found when they are first needed.
-    groups: OnceLock<Groups>,
-    users: Others,
-    /// The last one made could have no `/proc`, and so no watch over its memory.
+    /// Parent cgroups, found on first use.
+    groups: OnceLock<CgroupParents>,
+    users: DedicatedUsers,
+    /// Whether the last jail could have no `/proc`, and therefore no memory watchdog.
     without_proc: AtomicBool,
-    /// The version of Landlock that the last one made has; 0 for none.
+    /// Landlock ABI version in the last jail; 0 for none.
     landlock: AtomicU32,
 }
 
 impl Jail {
-    /// With these interpreters inside.
+    /// A jail backend with these interpreters in the jails.
     pub fn new(interpreters: Vec<Interpreter>) -> Jail {
         Jail {
             interpreters,
             groups: OnceLock::new(),
-            users: Others::find(),
+            users: DedicatedUsers::find(),
             without_proc: AtomicBool::new(false),
             landlock: AtomicU32::new(UNKNOWN),
         }
     }
 
-    fn groups(&self) -> &Groups {
-        self.groups.get_or_init(Groups::find)
+    fn groups(&self) -> &CgroupParents {
+        self.groups.get_or_init(CgroupParents::find)
     }
 
-    fn setup(&self, id: &str, spec: &Spec, group: &Group) -> Setup {
-        let mut setup = Setup {
+    fn setup(&self, id: &str, spec: &SandboxSpec, group: &JailCgroup) -> JailSetup {
+        let mut setup = JailSetup {
             writable: ["/tmp", WORKSPACE, "/dev/shm"].map(str::to_owned).into(),
             disk_bytes: spec.limits.disk,
             disk_files: spec.limits.files(),
             users: self.users.of(id),
             host_name: "sandbox".to_owned(),
-            ..Setup::default()
+            ..JailSetup::default()
         };
         group.furnish(&mut setup);
         add_system(&mut setup);
@@ -81,12 +83,13 @@ impl Jail {
             }
         }
         for (at, to) in self.interpreters.iter().flat_map(|interpreter| &interpreter.links) {
-            // Inside a piece the link is there, and a folder that has a piece in it cannot be one.
-            let placed =
-                |piece: &Piece| at.starts_with(&piece.to) || Path::new(&piece.to).starts_with(at);
+            // A mount that contains the link already has it, and a folder that contains a mount cannot be a link.
+            let mounted = |piece: &HostMount| {
+                at.starts_with(&piece.to) || Path::new(&piece.to).starts_with(at)
+            };
             let at_text = at.display().to_string();
             let known = is_system(at)
-                || setup.pieces.iter().any(placed)
+                || setup.pieces.iter().any(mounted)
                 || setup.links.iter().any(|link| link.at == at_text);
             if !known {
                 setup.link(&at_text, &to.display().to_string());
@@ -95,9 +98,10 @@ impl Jail {
         for layer in &spec.layers {
             setup.piece(&layer.from.display().to_string(), &layer.at, false);
         }
-        let watched = !Accounts::of(self.groups()).memory;
+        let watched = !Controllers::of(self.groups()).memory;
         for device in DEVICES {
-            // A mapping of `/dev/zero` is memory that the watch does not see. `/dev/full` reads the same and has none.
+            // Mappings of `/dev/zero` are memory that the guest agent's watchdog does not see. `/dev/full` also reads
+            // as zeros, but cannot be mapped.
             let from = if watched && device == "zero" { "full" } else { device };
             setup.device(&format!("/dev/{from}"), &format!("/dev/{device}"));
         }
@@ -113,66 +117,73 @@ impl Jail {
             ("/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n".to_owned()),
             ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
         ] {
-            setup.files.push(File { at: at.to_owned(), text });
+            setup.files.push(JailFile { at: at.to_owned(), text });
         }
         for (name, text) in PYTHON_FILES {
-            setup.files.push(File { at: format!("{PYTHON_FOLDER}/{name}"), text: text.to_owned() });
+            setup
+                .files
+                .push(JailFile { at: format!("{PYTHON_FOLDER}/{name}"), text: text.to_owned() });
         }
         setup
     }
 
-    fn guest_limits(&self, limits: &Limits) -> GuestLimits {
-        let accounts = Accounts::of(self.groups());
+    fn guest_limits(&self, limits: &SandboxLimits) -> GuestLimits {
+        let controllers = Controllers::of(self.groups());
         let wall = limits.wall.as_secs().max(1);
         GuestLimits {
             file_bytes: limits.disk,
-            watch_memory: (!accounts.memory).then_some(limits.memory),
-            // The guest is one of them where it is of the same user.
-            processes: Some(u64::from(limits.processes) + u64::from(self.users == Others::None)),
-            // Its share cannot be held, but one process has no more time than all of them.
-            cpu_seconds: (!accounts.cpu).then_some(wall + 1),
+            watch_memory: (!controllers.memory).then_some(limits.memory),
+            // The guest agent counts too if it runs as the same user as the programs.
+            processes: Some(
+                u64::from(limits.processes) + u64::from(self.users == DedicatedUsers::None),
+            ),
+            // Without a CPU controller the CPU share cannot be limited, only the CPU time of each process.
+            cpu_seconds: (!controllers.cpu).then_some(wall + 1),
         }
     }
 }
 
-/// Adds the system's own programs to a jail, and what they look up.
-pub(crate) fn add_system(setup: &mut Setup) {
+/// Adds the programs of the system to a jail, and the files that they look up.
+pub(crate) fn add_system(setup: &mut JailSetup) {
     for folder in SYSTEM {
-        // `/bin` and its like are links into `/usr` on most systems, and folders on others.
+        // `/bin` and similar are symlinks into `/usr` on most systems, and folders on others.
         match std::fs::read_link(folder) {
             Ok(to) => setup.link(folder, &to.display().to_string()),
             Err(_) => setup.piece(folder, folder, true),
         }
     }
-    // What the loader, `awk` and their like look up.
+    // Looked up by the dynamic loader, and by programs with alternatives such as `awk`.
     for path in ["/etc/ld.so.cache", "/etc/alternatives"] {
         setup.piece(path, path, true);
     }
 }
 
-/// What the control groups keep an account of.
-struct Accounts {
+/// The available cgroup controllers.
+struct Controllers {
     memory: bool,
     processes: bool,
     cpu: bool,
-    by: &'static str,
+    /// Version of the cgroups, for the enforcement report.
+    version: &'static str,
 }
 
-impl Accounts {
-    fn of(groups: &Groups) -> Accounts {
+impl Controllers {
+    fn of(groups: &CgroupParents) -> Controllers {
         match groups {
-            Groups::V1 { memory, pids, cpu } => Accounts {
+            CgroupParents::V1 { memory, pids, cpu } => Controllers {
                 memory: memory.is_some(),
                 processes: pids.is_some(),
                 cpu: cpu.is_some(),
-                by: "control group (v1)",
+                version: "cgroup v1",
             },
-            Groups::V2 { kinds, .. } => {
+            CgroupParents::V2 { kinds, .. } => {
                 let has = |kind: &str| kinds.iter().any(|each| each == kind);
                 let (memory, processes, cpu) = (has("memory"), has("pids"), has("cpu"));
-                Accounts { memory, processes, cpu, by: "control group (v2)" }
+                Controllers { memory, processes, cpu, version: "cgroup v2" }
             }
-            Groups::None(_) => Accounts { memory: false, processes: false, cpu: false, by: "" },
+            CgroupParents::None(_) => {
+                Controllers { memory: false, processes: false, cpu: false, version: "" }
+            }
         }
     }
 }
@@ -183,20 +194,24 @@ impl Backend for Jail {
         Isolation::Jail
     }
 
-    fn check(&self, spec: &Spec) -> Result<(), SandboxError> {
+    fn check(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
         let Some(image) = &spec.image else { return Ok(()) };
-        let reason = format!("it is made of this machine's own files, and has no image `{image}`");
-        let hint = Some("a container has images: `--isolation docker`");
+        let reason = format!("it uses the files of this machine and no image such as `{image}`");
+        let hint = Some("use `--isolation docker` for images");
         Err(SandboxError::Unsupported { isolation: Isolation::Jail, reason, hint })
     }
 
-    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
+    async fn start(
+        &self,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError> {
         self.check(spec)?;
         let id = identity.to_string();
         let group = self
             .groups()
             .make(&id, &spec.limits)
-            .map_err(|error| SandboxError::failed("making a control group", error))?;
+            .map_err(|error| SandboxError::failed("creating a cgroup", error))?;
         let setup = self.setup(&id, spec, &group);
         let (channel, keepers_channel) = keeper::pair()?;
         let keeper = Keeper::start(group, keepers_channel)?;
@@ -209,11 +224,11 @@ impl Backend for Jail {
             machine: None,
         };
         let channel = Channel::over(keeper::from_std(channel)?, &hello);
-        let Built { pid, proc, landlock } = keeper.build(Isolation::Jail, &setup, &[]).await?;
+        let BuiltJail { pid, proc, landlock } = keeper.build(Isolation::Jail, &setup, &[]).await?;
         self.landlock.store(landlock, Ordering::Relaxed);
         self.without_proc.store(!proc, Ordering::Relaxed);
         let watch = keeper.group().watch(pid, &spec.limits);
-        Ok(Started { channel, cell: Box::new(JailCell { keeper, _watch: watch }) })
+        Ok(StartedSandbox { channel, cell: Box::new(JailCell { keeper, _watch: watch }) })
     }
 
     fn interpreter(&self, language: Language) -> Result<String, SandboxError> {
@@ -225,43 +240,44 @@ impl Backend for Jail {
     }
 
     fn fixes_wall(&self) -> bool {
-        // Then processor time is limited instead, by a limit that programs inherit from the guest.
-        !Accounts::of(self.groups()).cpu
+        // Without a CPU controller, CPU time is limited instead, and programs inherit that limit from the guest agent.
+        !Controllers::of(self.groups()).cpu
     }
 
     fn enforcement(&self) -> Enforcement {
-        let accounts = Accounts::of(self.groups());
+        let controllers = Controllers::of(self.groups());
         let why = match self.groups() {
-            Groups::None(why) => why.as_str(),
-            _ => "not handed to us",
+            CgroupParents::None(why) => why.as_str(),
+            _ => "controller not delegated",
         };
-        let or = |kept: bool, otherwise: &str| {
-            if kept { accounts.by.to_owned() } else { format!("best effort: {otherwise} ({why})") }
+        let or = |available: bool, fallback: &str| match available {
+            true => controllers.version.to_owned(),
+            false => format!("best effort: {fallback} ({why})"),
         };
         Enforcement {
             memory: match self.without_proc.load(Ordering::Relaxed) {
                 false => or(
-                    accounts.memory,
-                    "a limit for each process, and a watch every 25 ms over what all of them hold, \
-                     not over what the kernel holds for them",
+                    controllers.memory,
+                    "a limit for each process, and a check of their total every 25 ms, which excludes \
+                     kernel memory",
                 ),
-                true => or(accounts.memory, "a limit for each process, of twice as much"),
+                true => or(controllers.memory, "twice the limit for each process"),
             },
-            cpu: or(accounts.cpu, "no share, only an end to each process"),
-            processes: if accounts.processes {
-                accounts.by.to_owned()
+            cpu: or(controllers.cpu, "a limit on the CPU time of each process, not on their share"),
+            processes: if controllers.processes {
+                controllers.version.to_owned()
             } else {
-                "limit of the sandbox's own user".to_owned()
+                "process limit of the sandbox's user".to_owned()
             },
-            disk: "size of the memory disk".to_owned(),
-            output: "guest".to_owned(),
-            wall: "guest, and the host after it".to_owned(),
-            network: "network namespace with nothing in it".to_owned(),
-            system_calls: "seccomp, a list of what is allowed".to_owned(),
+            disk: "tmpfs size".to_owned(),
+            output: "guest agent".to_owned(),
+            wall: "guest agent, then the host".to_owned(),
+            network: "empty network namespace".to_owned(),
+            system_calls: "seccomp allowlist".to_owned(),
             files: match self.landlock.load(Ordering::Relaxed) {
-                UNKNOWN => format!("{PIECES}, and Landlock where the kernel has it"),
-                0 => format!("{PIECES}; this kernel has no Landlock"),
-                version => format!("{PIECES}, and Landlock (version {version})"),
+                UNKNOWN => format!("{MOUNTS}, and Landlock if the kernel supports it"),
+                0 => format!("{MOUNTS}; this kernel has no Landlock"),
+                version => format!("{MOUNTS}, and Landlock (version {version})"),
             },
         }
     }
@@ -272,17 +288,17 @@ impl Backend for Jail {
     }
 }
 
-/// The walls of one jail.
+/// Handle on one jail.
 #[derive(Debug)]
 struct JailCell {
     keeper: Keeper,
-    /// Watch over programs that thrash.
+    /// Watchdog for programs that thrash.
     _watch: Option<AbortOnDropHandle<()>>,
 }
 
 #[async_trait]
-impl Cell for JailCell {
-    async fn account(&self) -> Account {
+impl SandboxHandle for JailCell {
+    async fn account(&self) -> ResourceUsage {
         self.keeper.group().account()
     }
 
@@ -301,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// Where groups of the second version are mounted and may be made, if they are.
+    /// Mount point of cgroup v2, if this process may create cgroups there.
     fn unified() -> Option<PathBuf> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
@@ -312,13 +328,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_jail_is_born_into_a_group_of_the_second_version() {
+    async fn jail_runs_in_its_v2_cgroup_and_removes_it() {
         let Some(root) = unified() else { return };
-        let groups = OnceLock::from(Groups::V2 { folder: root.clone(), kinds: Vec::new() });
+        let groups = OnceLock::from(CgroupParents::V2 { folder: root.clone(), kinds: Vec::new() });
         let jail = Jail { groups, ..Jail::new(Vec::new()) };
         let maker = format!("test{}", std::process::id());
-        let identity = Identity { maker: maker.clone(), id: "1".to_owned() };
-        let started = jail.start(&identity, &Spec::default()).await.unwrap();
+        let identity = SandboxIdentity { maker: maker.clone(), id: "1".to_owned() };
+        let started = jail.start(&identity, &SandboxSpec::default()).await.unwrap();
         let group = root.join(format!("assize-{maker}-1"));
         let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
         assert_eq!(members.lines().count(), 1, "{members}");

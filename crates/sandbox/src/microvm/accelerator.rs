@@ -1,8 +1,8 @@
-//! What runs a machine's instructions: the processor itself, by KVM, or a program that imitates one.
+//! Selects what executes a microVM's instructions: the CPU through KVM, or emulation.
 //!
-//! That `/dev/kvm` is there and opens proves nothing: there are hosts on which no ordinary kernel ever
-//! starts by it. So it has to prove itself first, by a machine that starts in time; what was found is
-//! remembered for as long as this kernel and this emulator are the same.
+//! That `/dev/kvm` exists and opens proves little: on some hosts no ordinary kernel boots with it. So KVM is used only
+//! after a microVM has booted with it in time. The result is cached until the host kernel, the CPU, QEMU or the image
+//! changes.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
-/// The kernel's door to it.
+/// Device file of KVM.
 pub(super) const DEVICE: &str = "/dev/kvm";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,92 +29,92 @@ impl Accelerator {
         self.into()
     }
 
-    /// The group of the host that may open the device, where not everybody may.
+    /// Host group that may open the device, if not every user may.
     pub(super) fn group(self) -> Option<u32> {
         let found = std::fs::metadata(DEVICE).ok().filter(|_| self == Accelerator::Kvm)?;
         (found.mode() & 0o006 != 0o006).then_some(found.gid())
     }
 }
 
-/// What runs machines here, and why not something faster.
+/// The selected accelerator, and why KVM is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Decided {
+pub struct AcceleratorChoice {
     pub accelerator: Accelerator,
     pub why_not_kvm: Option<String>,
 }
 
-impl fmt::Display for Decided {
+impl fmt::Display for AcceleratorChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why_not_kvm {
-            None => write!(f, "by {}", self.accelerator),
-            Some(why) => write!(f, "by {}, not by KVM: {why}", self.accelerator),
+            None => write!(f, "using {}", self.accelerator),
+            Some(why) => write!(f, "using {}, KVM unavailable: {why}", self.accelerator),
         }
     }
 }
 
-/// Whether KVM is to be used.
+/// When KVM is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kvm {
-    /// Where the processor says that it can, and a machine has started by it.
+pub enum KvmMode {
+    /// If the CPU reports virtualization support and a microVM has booted with KVM.
     #[default]
     Proven,
-    /// Where a machine has started by it, whatever the processor says.
+    /// If a microVM has booted with KVM, even if the CPU reports no support.
     Tried,
     Never,
 }
 
-/// Why KVM cannot even be tried, if so.
-pub(super) fn obstacle(kvm: Kvm) -> Option<String> {
-    if kvm == Kvm::Never {
-        return Some("it is not wanted".to_owned());
+/// Why KVM cannot be tried, or `None` if it can.
+pub(super) fn obstacle(kvm: KvmMode) -> Option<String> {
+    if kvm == KvmMode::Never {
+        return Some("disabled".to_owned());
     }
     if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
-        return Some(format!("`{DEVICE}` cannot be opened: {error}"));
+        return Some(format!("cannot open `{DEVICE}`: {error}"));
     }
-    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if kvm == Kvm::Proven && !can(&about) {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if kvm == KvmMode::Proven && !has_virtualization(&cpuinfo) {
         return Some(format!(
-            "`{DEVICE}` is there, but the processor does not say that it can (neither `vmx` nor `svm`)"
+            "`{DEVICE}` exists, but the CPU reports no virtualization support (neither `vmx` nor `svm`)"
         ));
     }
     None
 }
 
-fn can(about: &str) -> bool {
-    let flags = about.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
+fn has_virtualization(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
     flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm")
 }
 
-/// The processor, by name.
+/// Model name of the CPU.
 pub(super) fn processor() -> String {
-    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let named = about.lines().find_map(|line| line.strip_prefix("model name"));
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
     named.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned()
 }
 
-/// What was found when KVM was tried.
+/// Cached result of a KVM test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Verdict {
-    /// What it holds for.
+pub(super) struct KvmTestResult {
+    /// Kernel, CPU, QEMU and image for which the result is valid.
     circumstances: String,
-    /// Why it is not used, if so.
+    /// Why KVM cannot be used; `None` if it works.
     pub(super) trouble: Option<String>,
 }
 
-impl Verdict {
-    pub(super) fn new(stamp: &str, trouble: Option<String>) -> Verdict {
-        Verdict { circumstances: circumstances(stamp), trouble }
+impl KvmTestResult {
+    pub(super) fn new(stamp: &str, trouble: Option<String>) -> KvmTestResult {
+        KvmTestResult { circumstances: circumstances(stamp), trouble }
     }
 
-    /// What was found earlier, if nothing has changed since.
-    pub(super) fn read(folder: &Path, stamp: &str) -> Option<Verdict> {
+    /// The cached result, if it is still valid.
+    pub(super) fn read(folder: &Path, stamp: &str) -> Option<KvmTestResult> {
         let text = std::fs::read_to_string(file(folder)).ok()?;
-        let verdict: Verdict = serde_json::from_str(&text).ok()?;
+        let verdict: KvmTestResult = serde_json::from_str(&text).ok()?;
         (verdict.circumstances == circumstances(stamp)).then_some(verdict)
     }
 
     pub(super) fn write(&self, folder: &Path) {
-        // Unwritten, it is found out once more.
+        // An error is ignored: KVM is then tested again.
         if let Ok(text) = serde_json::to_vec(self) {
             let _ = std::fs::write(file(folder), text);
         }
@@ -125,7 +125,7 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("kvm.json")
 }
 
-/// The kernel, the processor, and the emulator.
+/// Key of the cached result: host kernel, CPU, and `stamp` (QEMU and image).
 fn circumstances(stamp: &str) -> String {
     let kernel = std::fs::read_to_string("/proc/version").unwrap_or_default();
     format!("{} / {} / {stamp}", kernel.trim(), processor())
@@ -136,20 +136,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_says_whether_it_can() {
-        assert!(can("processor\t: 0\nflags\t\t: fpu vme vmx ept\n"));
-        assert!(can("flags\t\t: svm\n"));
-        assert!(!can("flags\t\t: fpu vme svmx hypervisor\nbugs: vmx\n"));
-        assert!(!can(""));
+    fn virtualization_support_is_read_from_cpuinfo() {
+        assert!(has_virtualization("processor\t: 0\nflags\t\t: fpu vme vmx ept\n"));
+        assert!(has_virtualization("flags\t\t: svm\n"));
+        assert!(!has_virtualization("flags\t\t: fpu vme svmx hypervisor\nbugs: vmx\n"));
+        assert!(!has_virtualization(""));
     }
 
     #[test]
-    fn a_verdict_holds_while_nothing_changes() {
+    fn cached_kvm_result_is_invalid_for_another_stamp() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Verdict::read(folder.path(), "one"), None);
-        let verdict = Verdict::new("one", Some("no machine has started".to_owned()));
+        assert_eq!(KvmTestResult::read(folder.path(), "one"), None);
+        let verdict = KvmTestResult::new("one", Some("no microVM has booted".to_owned()));
         verdict.write(folder.path());
-        assert_eq!(Verdict::read(folder.path(), "one"), Some(verdict));
-        assert_eq!(Verdict::read(folder.path(), "two"), None);
+        assert_eq!(KvmTestResult::read(folder.path(), "one"), Some(verdict));
+        assert_eq!(KvmTestResult::read(folder.path(), "two"), None);
     }
 }

@@ -1,8 +1,8 @@
-//! The archive that a kernel unpacks before it starts its first process.
+//! Writes cpio archives for the initrd, which the kernel unpacks before it starts its first process.
 
-/// Archives can be written one after the other; the kernel unpacks them all.
+/// A cpio archive. An initrd may be several archives in a row; the kernel unpacks them all.
 #[derive(Debug, Default)]
-pub(super) struct Archive {
+pub(super) struct CpioArchive {
     bytes: Vec<u8>,
     count: u32,
 }
@@ -12,7 +12,7 @@ const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
 const DEVICE: u32 = 0o020_666;
 
-impl Archive {
+impl CpioArchive {
     pub(super) fn folder(&mut self, path: &str) {
         self.entry(path, FOLDER, b"", (0, 0));
     }
@@ -34,20 +34,20 @@ impl Archive {
         self.bytes
     }
 
-    /// A header of numbers in hexadecimal, the path, the content, each filled up to four bytes.
+    /// Appends a header of hexadecimal numbers, the path, and the content, each padded to four bytes.
     fn entry(&mut self, path: &str, mode: u32, content: &[u8], device: (u32, u32)) {
         self.count += 1;
         let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let numbers = [
             self.count,
             mode,
-            // Its owner, its group, its links, its time.
+            // Owner, group, number of links, modification time.
             0,
             0,
             1,
             0,
             size(content.len()),
-            // The device that it is on.
+            // Device that the file is on.
             0,
             0,
             device.0,
@@ -61,12 +61,12 @@ impl Archive {
         }
         self.bytes.extend_from_slice(path.as_bytes());
         self.bytes.push(0);
-        self.fill();
+        self.pad();
         self.bytes.extend_from_slice(content);
-        self.fill();
+        self.pad();
     }
 
-    fn fill(&mut self) {
+    fn pad(&mut self) {
         let missing = self.bytes.len().next_multiple_of(4) - self.bytes.len();
         self.bytes.resize(self.bytes.len() + missing, 0);
     }
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_as_the_kernel_reads_them() {
-        let mut archive = Archive::default();
+    fn cpio_entries_have_newc_headers_and_padding() {
+        let mut archive = CpioArchive::default();
         archive.file("a/b", b"text");
         let bytes = archive.finish();
         let header = "070701000000010000".to_owned() + "81A4";
         assert_eq!(std::str::from_utf8(&bytes[..22]).unwrap(), header);
-        // 110 of the header, four of the name, filled up to 116.
+        // 110 bytes of header and 4 of the name, padded to 116.
         assert_eq!(&bytes[110..120], b"a/b\0\0\0text");
         assert_eq!(bytes.len() % 4, 0);
     }

@@ -1,8 +1,8 @@
-//! QEMU: which one, how it is told what to be, and how it is started inside a jail of its own.
+//! QEMU: finds it, builds its command line, and starts it in a jail.
 //!
-//! A machine has one processor, memory, two disks that cannot be written to, a console that only the
-//! kernel and the guest speak on, and the channel. It has no network and nothing else. Everything is
-//! handed to it as an open descriptor: there is no path in its jail that leads anywhere.
+//! A microVM has one CPU, memory, two read-only disks, a console for the guest kernel and the guest agent, and the
+//! channel. It has no network and no other devices. QEMU receives everything as open descriptors: its jail contains no
+//! files but those of QEMU itself.
 
 use std::fs::File;
 use std::io;
@@ -10,28 +10,28 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use assize_config::{Isolation, Limits};
-use assize_protocol::jail::{Emulator, Setup};
+use assize_config::{Isolation, SandboxLimits};
+use assize_protocol::jail::{Emulator, JailSetup};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::accelerator::Accelerator;
 use super::monitor;
-use crate::backend::Identity;
-use crate::cgroup::Groups;
+use crate::backend::SandboxIdentity;
+use crate::cgroup::CgroupParents;
 use crate::error::SandboxError;
 use crate::jail::add_system;
-use crate::jail::keeper::{self, Keeper, Others};
-use crate::words::Words;
+use crate::jail::keeper::{self, DedicatedUsers, Keeper};
+use crate::words::DiagnosticOutput;
 
-/// The program, by the name it has everywhere.
+/// Program name of QEMU.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 
-/// The descriptors that it finds open.
+/// Descriptors that QEMU inherits.
 const CHANNEL: i32 = 3;
 const MONITOR: i32 = 4;
-const WORDS: i32 = 5;
+const CONSOLE: i32 = 5;
 const MEMORY: i32 = 6;
 const ROOT: i32 = 7;
 const LAYERS: i32 = 8;
@@ -39,35 +39,35 @@ const KERNEL: i32 = 9;
 const INITRD: i32 = 10;
 const STATE: i32 = 9;
 
-/// What it may need besides the machine's memory: of the host's memory, and of addresses. Where the disk is slow, up
-/// to 64 threads read from it, and each has a stack; it aborts where it cannot have one.
+/// Memory and address space of QEMU in addition to the guest's memory. On a slow disk, up to 64 threads read from it,
+/// each with a stack; QEMU aborts if it cannot allocate one.
 const OWN_MEMORY: u64 = 256 << 20;
 const OWN_ADDRESSES: u64 = 4 << 30;
 
-/// Megabytes for code that was translated, where the machine is emulated.
+/// Megabytes of QEMU's translation cache (emulation only).
 const TRANSLATED: u32 = 64;
 
-/// Its own threads: those that read, and some.
+/// Thread limit of QEMU: the disk readers, and a few more.
 const THREADS: u32 = 128;
 
-/// While it starts, nobody is served by it being slow.
-const WHOLE_MACHINE: u32 = 4000;
+/// CPU limit in thousandths while QEMU starts; generous, so that the start is not slowed down.
+const STARTUP_CPU_MILLIS: u32 = 4000;
 
-/// What every kernel is told. A machine that ends does so for good; what would only be measured is
-/// known; and it need not be kept from spying on itself.
+/// Kernel command line. The microVM ends instead of rebooting; calibrations and self-tests are skipped; CPU
+/// mitigations are off, as the guest need not be protected from itself.
 pub(super) const KERNEL_WORDS: &str = "reboot=t panic=-1 quiet console=hvc0 no_timer_check tsc=reliable mitigations=off \
                             cryptomgr.notests random.trust_cpu=on";
 
-/// The emulator that is installed here.
+/// The installed QEMU.
 #[derive(Debug, Clone)]
 pub(super) struct Qemu {
     program: PathBuf,
-    /// Differs from version to version.
+    /// Identifies the installed file: path, size, modification time, inode.
     pub(super) stamp: String,
 }
 
 impl Qemu {
-    /// Looks for it along a search path.
+    /// Finds QEMU in the folders of a search path.
     pub(super) fn find(search: Option<&std::ffi::OsStr>) -> Result<Qemu, SandboxError> {
         let missing = || SandboxError::Unavailable {
             isolation: Isolation::Microvm,
@@ -83,7 +83,7 @@ impl Qemu {
         Ok(Qemu { program, stamp })
     }
 
-    /// Whether nobody has put another in its place.
+    /// Whether the installed file is unchanged.
     pub(super) fn is_the_same(&self) -> bool {
         stamp(&self.program).is_some_and(|stamp| stamp == self.stamp)
     }
@@ -94,32 +94,31 @@ fn stamp(program: &Path) -> Option<String> {
     Some(format!("{} {} {} {}", program.display(), found.len(), found.mtime(), found.ino()))
 }
 
-/// A machine to be started.
+/// Parameters for starting a microVM.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct LaunchPlan<'a> {
     pub(super) accelerator: Accelerator,
     pub(super) megabytes: u64,
     pub(super) memory: &'a File,
     pub(super) root: &'a File,
     pub(super) layers: &'a File,
-    pub(super) from: From<'a>,
+    pub(super) from: BootSource<'a>,
 }
 
-/// What it begins with.
+/// What the microVM starts from.
 #[derive(Debug)]
-pub(super) enum From<'a> {
-    /// Nothing: what becomes of the memory stays there.
+pub(super) enum BootSource<'a> {
+    /// Boots a kernel; the memory file is shared, so that its contents can be saved.
     Kernel { kernel: &'a File, initrd: &'a File, ticks: u64 },
-    /// Where another one was frozen: what it writes to memory is its own.
+    /// Restores a snapshot; the memory file is mapped copy-on-write.
     Frozen { state: &'a File },
 }
 
-/// All that decides what a machine is, other than files: one that was frozen can only be thawed by an
-/// emulator that is told the same.
+/// Arguments that define the virtual hardware. A snapshot can be restored only with the same arguments.
 pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
     let (accelerator, processor) = match accelerator {
         Accelerator::Kvm => ("kvm".to_owned(), "host"),
-        // What most programs are built for, and nothing that takes long to imitate.
+        // Enough for most programs, without instructions that are slow to emulate.
         Accelerator::Emulation => (format!("tcg,tb-size={TRANSLATED}"), "Nehalem,+rdrand,+rdseed"),
     };
     let disk = |name: &str, set: i32| {
@@ -146,7 +145,7 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
         ("-device", "virtio-blk-device,drive=layers".into()),
         ("-chardev", format!("socket,id=channel,fd={CHANNEL}")),
         ("-chardev", format!("socket,id=monitor,fd={MONITOR}")),
-        ("-chardev", format!("socket,id=words,fd={WORDS}")),
+        ("-chardev", format!("socket,id=words,fd={CONSOLE}")),
         ("-mon", "chardev=monitor,mode=control".into()),
         ("-device", "virtio-serial-device".into()),
         ("-device", "virtconsole,chardev=words".into()),
@@ -164,20 +163,20 @@ pub(super) fn shape(accelerator: Accelerator, megabytes: u64) -> Vec<String> {
         .collect()
 }
 
-impl Plan<'_> {
+impl LaunchPlan<'_> {
     fn arguments(&self, name: &str) -> Vec<String> {
         let mut arguments = shape(self.accelerator, self.megabytes);
-        // For people who look which process is what.
+        // Shown in process listings.
         arguments.extend(["-name".to_owned(), format!("assize-{name}")]);
-        let share = if matches!(self.from, From::Kernel { .. }) { "on" } else { "off" };
+        let share = if matches!(self.from, BootSource::Kernel { .. }) { "on" } else { "off" };
         let memory = format!(
             "memory-backend-file,id=memory,size={}M,mem-path=/proc/self/fd/{MEMORY},share={share}",
             self.megabytes
         );
         arguments.extend(["-object".to_owned(), memory]);
         let more: Vec<(&str, String)> = match &self.from {
-            From::Kernel { ticks, .. } => {
-                // Without it, what the kernel measures depends on how busy this machine is.
+            BootSource::Kernel { ticks, .. } => {
+                // Otherwise the guest kernel measures the frequency, which is inaccurate on a busy host.
                 let ticks = match ticks {
                     0 => String::new(),
                     ticks => format!(" tsc_early_khz={ticks}"),
@@ -188,71 +187,71 @@ impl Plan<'_> {
                     ("-append", format!("{KERNEL_WORDS}{ticks} rdinit=/init -- init")),
                 ]
             }
-            From::Frozen { .. } => vec![("-incoming", "defer".to_owned())],
+            BootSource::Frozen { .. } => vec![("-incoming", "defer".to_owned())],
         };
         arguments.extend(more.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
         arguments
     }
 }
 
-/// A machine that was started.
+/// A started microVM.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct RunningVm {
     pub(super) keeper: Keeper,
     pub(super) channel: UnixStream,
     pub(super) monitor: UnixStream,
     pub(super) console: Console,
 }
 
-/// What the guest and its kernel say beside the channel.
+/// Console of a microVM: output of the guest kernel and the guest agent.
 #[derive(Debug)]
 pub(super) struct Console {
-    words: Words,
-    /// It is open for as long as the machine is.
-    _listening: AbortOnDropHandle<()>,
+    output: DiagnosticOutput,
+    /// Task that reads the console as long as the microVM exists.
+    _reader: AbortOnDropHandle<()>,
 }
 
-/// What was said at last: by the guest, its kernel, or the emulator.
+/// Diagnostic output: of the console, or if there is none, of QEMU.
 pub(super) async fn last_words(keeper: &Keeper, console: &Console) -> Option<String> {
-    match console.words.get() {
-        Some(words) => Some(words),
+    match console.output.get() {
+        Some(output) => Some(output),
         None => keeper.last_words().await,
     }
 }
 
-/// Ends a machine that failed, and adds what was said at last to why it did.
+/// Ends a microVM that failed, and returns the reason with the diagnostic output.
 pub(super) async fn end_with_words(keeper: &Keeper, console: &Console, why: &str) -> String {
     keeper.end().await;
     match last_words(keeper, console).await {
-        Some(words) => format!("{why}: {words}"),
+        Some(output) => format!("{why}: {output}"),
         None => why.to_owned(),
     }
 }
 
-/// Starts one, in a jail that has nothing but the emulator's own program.
+/// Starts QEMU in a jail that contains only its own files.
 pub(super) async fn start(
     qemu: &Qemu,
-    groups: &Groups,
-    users: Others,
-    identity: &Identity,
-    plan: &Plan<'_>,
-) -> Result<Machine, SandboxError> {
-    let failed = |error: io::Error| SandboxError::failed("making a channel", error);
+    groups: &CgroupParents,
+    users: DedicatedUsers,
+    identity: &SandboxIdentity,
+    plan: &LaunchPlan<'_>,
+) -> Result<RunningVm, SandboxError> {
+    let failed = |error: io::Error| SandboxError::failed("writing to QEMU", error);
     let (channel, theirs) = keeper::pair()?;
     let (monitor, their_monitor) = keeper::pair()?;
     let (console, their_console) = keeper::pair()?;
     let id = identity.to_string();
     let bytes = plan.megabytes << 20;
-    let limits = Limits {
+    let limits = SandboxLimits {
         memory: bytes + OWN_MEMORY,
-        cpu_millis: WHOLE_MACHINE,
+        cpu_millis: STARTUP_CPU_MILLIS,
         processes: THREADS,
-        ..Limits::default()
+        ..SandboxLimits::default()
     };
     let group = groups
         .make(&id, &limits)
-        .map_err(|error| SandboxError::failed("making a control group", error))?;
-    let mut setup = Setup {
+        .map_err(|error| SandboxError::failed("creating a cgroup", error))?;
+    let mut setup = JailSetup {
         users: users.of(&id),
         host_name: "machine".to_owned(),
         disk_bytes: 4096,
@@ -265,13 +264,13 @@ pub(super) async fn start(
             address_space: bytes + OWN_ADDRESSES,
             group: plan.accelerator.group(),
         }),
-        ..Setup::default()
+        ..JailSetup::default()
     };
     group.furnish(&mut setup);
     furnish(&mut setup, qemu, plan.accelerator);
     let keeper = Keeper::start(group, theirs)?;
     let mut monitor = keeper::from_std(monitor)?;
-    let mut handed = vec![
+    let mut descriptors = vec![
         their_monitor.as_fd(),
         their_console.as_fd(),
         plan.memory.as_fd(),
@@ -279,51 +278,52 @@ pub(super) async fn start(
         plan.layers.as_fd(),
     ];
     match &plan.from {
-        From::Kernel { kernel, initrd, .. } => handed.extend([kernel.as_fd(), initrd.as_fd()]),
-        From::Frozen { state } => {
-            handed.push(state.as_fd());
-            monitor::thaw(&mut monitor, STATE).await.map_err(failed)?;
+        BootSource::Kernel { kernel, initrd, .. } => {
+            descriptors.extend([kernel.as_fd(), initrd.as_fd()])
+        }
+        BootSource::Frozen { state } => {
+            descriptors.push(state.as_fd());
+            monitor::restore(&mut monitor, STATE).await.map_err(failed)?;
         }
     }
-    let built = keeper.build(Isolation::Microvm, &setup, &handed).await?;
+    let built = keeper.build(Isolation::Microvm, &setup, &descriptors).await?;
     if !built.proc {
         keeper.end().await;
         return Err(SandboxError::Unavailable {
             isolation: Isolation::Microvm,
-            reason: "the emulator can have no `/proc` here, by which it opens its memory".to_owned(),
+            reason: "QEMU needs `/proc` to open its memory, and the jail cannot mount it".to_owned(),
             hint: Some(
-                "inside a container, let `/proc` be whole (Docker: `--security-opt systempaths=unconfined`)"
+                "if assize runs in a container, unmask `/proc` in it (Docker: `--security-opt systempaths=unconfined`)"
                     .to_owned(),
             ),
         });
     }
-    let words = Words::default();
-    let listening = tokio::spawn(listen(keeper::from_std(console)?, words.clone()));
-    let console = Console { words, _listening: AbortOnDropHandle::new(listening) };
-    Ok(Machine { keeper, channel: keeper::from_std(channel)?, monitor, console })
+    let output = DiagnosticOutput::default();
+    let reader = tokio::spawn(read_console(keeper::from_std(console)?, output.clone()));
+    let console = Console { output, _reader: AbortOnDropHandle::new(reader) };
+    Ok(RunningVm { keeper, channel: keeper::from_std(channel)?, monitor, console })
 }
 
-/// Hears what is said on the console, until there was enough of it: whoever goes on is not heard, and
-/// has to wait.
-async fn listen(mut console: UnixStream, words: Words) {
+/// Collects console output until the buffer is full. Then it reads no more, so a microVM that keeps writing blocks.
+async fn read_console(mut console: UnixStream, output: DiagnosticOutput) {
     let mut buffer = [0; 4096];
     while let Ok(count) = console.read(&mut buffer).await {
         if count == 0 {
             return;
         }
-        if !words.add(&buffer[..count]) {
+        if !output.add(&buffer[..count]) {
             break;
         }
     }
-    // Kept open: the end of it would wake the machine.
+    // Kept open: a closed console would unblock the microVM.
     std::future::pending().await
 }
 
-/// The emulator's program with all it reads, and the devices that it opens.
-fn furnish(setup: &mut Setup, qemu: &Qemu, accelerator: Accelerator) {
+/// Adds QEMU's program, the files that it reads, and its devices to a jail.
+fn furnish(setup: &mut JailSetup, qemu: &Qemu, accelerator: Accelerator) {
     add_system(setup);
     setup.piece("/nix/store", "/nix/store", true);
-    // Installed on its own, it has its folders beside the one that it is in.
+    // Outside of `/usr` and `/nix`, QEMU's other folders are next to the folder of the program.
     let own = qemu.program.parent().and_then(Path::parent);
     let own = own.filter(|own| !own.starts_with("/usr") && !own.starts_with("/nix"));
     if let Some(own) = own.filter(|own| own.parent().is_some()) {

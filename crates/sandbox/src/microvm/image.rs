@@ -1,6 +1,7 @@
-//! What machines are made of: a kernel, the modules it needs, and a root file system on a disk that
-//! cannot be written to. It is gathered once, from packages or from what the user names; the guest is
-//! not part of it, and comes in with the kernel.
+//! Image of microVMs: a kernel, the modules it needs, and a root file system on a read-only disk.
+//!
+//! It is built once, from Debian packages or from files that the user names. The guest agent is not part of the image:
+//! it is in the initrd, next to the modules.
 
 use assize_config::Isolation;
 use assize_types::{Failure, FailureKind};
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::cpio::Archive;
+use super::cpio::CpioArchive;
 use super::kernel::{self, Kernel};
 use super::squashfs;
 use crate::error::SandboxError;
@@ -21,35 +22,35 @@ use crate::rootfs::{self, RootfsError};
 use crate::sandbox::{PYTHON_FILES, WORKSPACE};
 use crate::spec::LAYERS;
 
-/// Raised whenever what is gathered would not do for the guest of another build.
+/// Version of the image layout; raised when an older image would not work with the guest agent.
 const LAYOUT: u32 = 1;
 
-/// A root file system that was made not longer ago is as good as a new one.
+/// Age up to which a root file system is reused.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// How archives that are packed begin: by gzip, xz and zstd.
+/// First bytes of compressed archives: gzip, xz and zstd.
 const PACKED: [[u8; 2]; 3] = [[0x1f, 0x8b], [0xfd, 0x37], [0x28, 0xb5]];
 
-/// Its files.
+/// Files of an image.
 const ABOUT: &str = "image.json";
 const KERNEL: &str = "kernel";
 const MODULES: &str = "modules";
 const ROOT: &str = "root";
 
-/// Why no image could be made.
+/// Error of building an image.
 #[derive(Debug, thiserror::Error)]
-pub enum ImageError {
-    #[error("`{tool}` is not installed here")]
+pub enum VmImageError {
+    #[error("`{tool}` is not installed")]
     NoTool { tool: &'static str, package: &'static str },
     #[error("`{tool}` failed: {words}")]
     Failed { tool: &'static str, words: String },
-    #[error("`{path}` is packed", path = .0.display())]
+    #[error("`{path}` is compressed", path = .0.display())]
     Packed(PathBuf),
-    #[error("`{path}` is no archive as `tar` makes them: {1}", path = .0.display())]
+    #[error("`{path}` is not a tar archive: {1}", path = .0.display())]
     NoArchive(PathBuf, #[source] io::Error),
-    #[error("`{path}` is no kernel that an x86-64 machine starts", path = .0.display())]
+    #[error("`{path}` is not a kernel for x86-64", path = .0.display())]
     NoKernel(PathBuf),
-    #[error("the package `{0}` is not to be had here")]
+    #[error("package `{0}` not found")]
     NoPackage(&'static str),
     #[error("`{path}`: {1}", path = .0.display())]
     File(PathBuf, #[source] io::Error),
@@ -57,98 +58,98 @@ pub enum ImageError {
     Rootfs(#[from] RootfsError),
 }
 
-impl ImageError {
-    /// What the user can do about it.
+impl VmImageError {
+    /// Hint for the user, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            ImageError::NoTool { tool: "apt-cache" | "apt-get" | "dpkg-deb", .. } => Some(
-                "this is no Debian: name a kernel with `--kernel FILE` (and `--modules FOLDER`), and a \
-                 root file system with `--rootfs TAR`"
+            VmImageError::NoTool { tool: "apt-cache" | "apt-get" | "dpkg-deb", .. } => Some(
+                "this system is not Debian: name a kernel with `--kernel FILE` (and `--modules FOLDER`), and \
+                 a root file system with `--rootfs TAR`"
                     .to_owned(),
             ),
-            ImageError::NoTool { package, .. } => {
+            VmImageError::NoTool { package, .. } => {
                 Some(format!("install it: `sudo apt install {package}`"))
             }
-            ImageError::NoPackage(_) => Some(
+            VmImageError::NoPackage(_) => Some(
                 "run `sudo apt-get update` first; or name a kernel with `--kernel FILE`".to_owned(),
             ),
-            ImageError::Failed { tool: "apt-get", .. } => Some(
-                "see whether the sources of packages can be reached: `sudo apt-get update`".to_owned(),
+            VmImageError::Failed { tool: "apt-get", .. } => Some(
+                "check that the package sources are reachable: `sudo apt-get update`".to_owned(),
             ),
-            ImageError::Packed(_) => {
-                Some("unpack it first, with `gunzip`, `unxz` or `unzstd`".to_owned())
+            VmImageError::Packed(_) => {
+                Some("decompress it first, with `gunzip`, `unxz` or `unzstd`".to_owned())
             }
-            ImageError::NoArchive(..) => {
-                Some("archive a root file system: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
+            VmImageError::NoArchive(..) => {
+                Some("create one: `tar --numeric-owner -C FOLDER -cf ROOT.tar .`".to_owned())
             }
-            ImageError::NoKernel(_) => {
-                Some("name a file that starts machines, as `/boot/vmlinuz-…`".to_owned())
+            VmImageError::NoKernel(_) => {
+                Some("name a bootable kernel such as `/boot/vmlinuz-…`".to_owned())
             }
-            ImageError::Rootfs(error) => error.hint().map(str::to_owned),
-            ImageError::Failed { .. } | ImageError::File(..) => None,
+            VmImageError::Rootfs(error) => error.hint().map(str::to_owned),
+            VmImageError::Failed { .. } | VmImageError::File(..) => None,
         }
     }
 }
 
-/// Where its parts come from; from Debian's packages what is not named.
+/// Files to build an image from; a part that is not named comes from Debian packages.
 #[derive(Debug, Clone, Default)]
-pub struct Sources {
+pub struct VmImageSources {
     pub kernel: Option<PathBuf>,
     pub modules: Option<PathBuf>,
-    /// An archive, as `tar` makes them.
+    /// A tar archive.
     pub rootfs: Option<PathBuf>,
 }
 
-/// What is known of an image.
+/// Description of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageInfo {
+pub struct VmImageInfo {
     layout: u32,
-    /// Twelve digits that differ whenever anything in it does.
+    /// Twelve hex digits that identify the contents.
     pub digest: String,
-    /// Where the kernel comes from.
+    /// Package or file of the kernel.
     pub kernel: String,
-    /// Where the root file system comes from.
+    /// File of the root file system, or `packages`.
     pub rootfs: String,
     /// Seconds since 1970.
     pub created: u64,
     pub bytes: u64,
 }
 
-/// An image, opened.
+/// An opened image.
 #[derive(Debug)]
-pub(super) struct Image {
-    pub(super) info: ImageInfo,
+pub(super) struct VmImage {
+    pub(super) info: VmImageInfo,
     pub(super) kernel: File,
     pub(super) root: File,
     modules: Vec<u8>,
 }
 
-impl Image {
-    pub(super) fn open(folder: &Path) -> Result<Image, SandboxError> {
+impl VmImage {
+    pub(super) fn open(folder: &Path) -> Result<VmImage, SandboxError> {
         let missing = |reason: &str| SandboxError::Unavailable {
             isolation: Isolation::Microvm,
             reason: reason.to_owned(),
-            hint: Some("make it: `assize image build microvm`".to_owned()),
+            hint: Some("run `assize image build microvm`".to_owned()),
         };
-        let info = info(folder).ok_or_else(|| missing("its image was not built yet"))?;
+        let info = info(folder).ok_or_else(|| missing("its image is not built"))?;
         if info.layout != LAYOUT {
             return Err(missing("its image was built by another version of assize"));
         }
         let open = || {
             let mut modules = Vec::new();
             File::open(folder.join(MODULES))?.read_to_end(&mut modules)?;
-            // Whoever the emulator runs as, it may read what is in memory.
+            // Copied into memory, so that QEMU can read it whichever user it runs as.
             let mut kernel = data_file("assize-kernel")?;
             io::copy(&mut File::open(folder.join(KERNEL))?, &mut kernel)?;
             let root = File::open(folder.join(ROOT))?;
-            Ok::<_, io::Error>(Image { info, kernel, root, modules })
+            Ok::<_, io::Error>(VmImage { info, kernel, root, modules })
         };
-        open().map_err(|error| missing(&format!("its image is not whole: {error}")))
+        open().map_err(|error| missing(&format!("its image is incomplete: {error}")))
     }
 
-    /// What the kernel unpacks to start with: its first process, what that needs, and the modules.
+    /// Initrd with the first process, its Python files, and the modules.
     pub(super) fn initrd(&self, first: &[u8]) -> io::Result<File> {
-        let mut archive = Archive::default();
+        let mut archive = CpioArchive::default();
         for folder in ["dev", "root", "python"] {
             archive.folder(folder);
         }
@@ -164,24 +165,23 @@ impl Image {
     }
 }
 
-/// What is known of the image in a folder, if there is one.
-pub(super) fn info(folder: &Path) -> Option<ImageInfo> {
+/// Description of the image in a folder, if there is one.
+pub(super) fn info(folder: &Path) -> Option<VmImageInfo> {
     serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
 }
 
-/// Gathers an image into a folder, telling what it does as it goes. `archive` is where a root file
-/// system made of packages is kept.
+/// Builds an image in a folder; reports steps to `progress`. `archive` caches the root file system from packages.
 pub(super) async fn build(
     folder: &Path,
     archive: &Path,
-    sources: Sources,
+    sources: VmImageSources,
     progress: &mut (dyn FnMut(&str) + Send),
-) -> Result<ImageInfo, ImageError> {
+) -> Result<VmImageInfo, VmImageError> {
     let rootfs = match &sources.rootfs {
         Some(named) => named.clone(),
         None => {
             if is_fresh(archive) {
-                progress("the root file system was made within a day, and is used again");
+                progress("reusing the root file system, which is less than a day old");
             } else {
                 rootfs::build(archive, progress).await?;
             }
@@ -190,10 +190,10 @@ pub(super) async fn build(
     };
     let partial = folder.with_extension("partial");
     let _ = fs::remove_dir_all(&partial);
-    // Blocking from here on: nothing else goes on meanwhile.
-    let built = gather(&partial, &rootfs, &sources, progress).and_then(|info| {
+    // Blocking from here on, which is acceptable as nothing else runs during a build.
+    let built = assemble(&partial, &rootfs, &sources, progress).and_then(|info| {
         let _ = fs::remove_dir_all(folder);
-        fs::rename(&partial, folder).map_err(|error| ImageError::File(folder.into(), error))?;
+        fs::rename(&partial, folder).map_err(|error| VmImageError::File(folder.into(), error))?;
         Ok(info)
     });
     if built.is_err() {
@@ -207,15 +207,15 @@ fn is_fresh(archive: &Path) -> bool {
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < FRESH))
 }
 
-fn gather(
+fn assemble(
     folder: &Path,
     rootfs: &Path,
-    sources: &Sources,
+    sources: &VmImageSources,
     progress: &mut (dyn FnMut(&str) + Send),
-) -> Result<ImageInfo, ImageError> {
+) -> Result<VmImageInfo, VmImageError> {
     let file = |path: &Path| {
         let path = path.to_owned();
-        move |error| ImageError::File(path, error)
+        move |error| VmImageError::File(path, error)
     };
     let packages = folder.join("packages");
     fs::create_dir_all(&packages).map_err(file(&packages))?;
@@ -226,18 +226,18 @@ fn gather(
     fs::remove_dir_all(&packages).map_err(file(&packages))?;
     let missing = kernel::missing(&kernel);
     if !missing.is_empty() {
-        progress(&format!("taken to be part of the kernel: {}", missing.join(", ")));
+        progress(&format!("modules assumed to be built into the kernel: {}", missing.join(", ")));
     }
-    progress("making a disk of the root file system");
+    progress("creating a disk from the root file system");
     let mut archive = File::open(rootfs).map_err(file(rootfs))?;
     let mut first = [0; 2];
     let packed = archive.read_exact(&mut first).is_ok() && PACKED.contains(&first);
     if packed {
-        return Err(ImageError::Packed(rootfs.into()));
+        return Err(VmImageError::Packed(rootfs.into()));
     }
     io::Seek::rewind(&mut archive).map_err(file(rootfs))?;
-    // Said better here than by what makes a disk of it.
-    let no_archive = |error| ImageError::NoArchive(rootfs.into(), error);
+    // Checked here, as the error of `sqfstar` would be less clear.
+    let no_archive = |error| VmImageError::NoArchive(rootfs.into(), error);
     match tar::Archive::new(&archive).entries().map_err(no_archive)?.next() {
         Some(entry) => drop(entry.map_err(no_archive)?),
         None => return Err(no_archive(io::ErrorKind::UnexpectedEof.into())),
@@ -260,13 +260,12 @@ fn gather(
         None => "packages".to_owned(),
     };
     let info =
-        ImageInfo { layout: LAYOUT, digest, kernel: kernel.from, rootfs: from, created, bytes };
+        VmImageInfo { layout: LAYOUT, digest, kernel: kernel.from, rootfs: from, created, bytes };
     write(ABOUT, &serde_json::to_vec_pretty(&info).unwrap_or_default())?;
     Ok(info)
 }
 
-/// The places that a machine needs in its root, whatever else is in it; without the mark that ends an
-/// archive, as more follows.
+/// Folders that a microVM needs in its root file system, as the beginning of a tar archive (without its end marker).
 fn skeleton() -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let layers = LAYERS.trim_start_matches('/');
@@ -282,9 +281,9 @@ fn skeleton() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The modules, with the order in which they are loaded.
+/// Archive of the modules, with the list of their load order.
 fn modules(kernel: &Kernel) -> Vec<u8> {
-    let mut archive = Archive::default();
+    let mut archive = CpioArchive::default();
     archive.folder("modules");
     let names: Vec<&str> = kernel.modules.iter().map(|(name, _)| name.as_str()).collect();
     archive.file("modules/list", names.join("\n").as_bytes());
@@ -312,8 +311,8 @@ fn digest(folder: &Path) -> io::Result<(String, u64)> {
     Ok((rootfs::short(hash), bytes))
 }
 
-impl From<ImageError> for Failure {
-    fn from(error: ImageError) -> Failure {
+impl From<VmImageError> for Failure {
+    fn from(error: VmImageError) -> Failure {
         let hint = error.hint();
         Failure::from_error(FailureKind::Environment, &error).maybe_hint(hint.as_deref())
     }

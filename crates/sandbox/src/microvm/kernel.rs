@@ -1,5 +1,4 @@
-//! The kernel that machines run, and the few modules of it that they need: taken out of a Debian
-//! package, which is never installed, or from where the user says.
+//! Kernel of microVMs and the modules they need: from a Debian package (extracted, not installed), or from user files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,37 +6,38 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::image::ImageError;
+use super::image::VmImageError;
 
-/// The package that names the newest kernel for machines in the cloud, which is small.
+/// Debian meta-package of the newest cloud kernel, which is small.
 const NEWEST: &str = "linux-image-cloud-amd64";
 
-/// What a machine is driven by. What is not to be found is taken to be part of the kernel.
+/// Kernel modules that a microVM needs. A missing module is assumed to be built into the kernel.
 const NEEDED: [&str; 4] = ["virtio_mmio", "virtio_blk", "virtio_console", "squashfs"];
 
-/// How modules may be packed, and what unpacks them.
+/// Compression of modules: file extension, tool that decompresses it, package of the tool.
 const PACKED: [(&str, &str, &str); 3] =
     [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
 
+/// A kernel image with its modules.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     pub(super) image: Vec<u8>,
-    /// By file name, in the order in which they have to be loaded.
+    /// File name and contents, in load order.
     pub(super) modules: Vec<(String, Vec<u8>)>,
-    /// Where it comes from, for people.
+    /// Package or file that it comes from, for users.
     pub(super) from: String,
 }
 
-/// Out of the newest package that this machine's sources have.
+/// Downloads the newest kernel package of this machine's APT sources, and extracts the kernel.
 pub(super) fn from_package(
     folder: &Path,
     progress: &mut (dyn FnMut(&str) + Send),
-) -> Result<Kernel, ImageError> {
-    let mut ask = Command::new("apt-cache");
-    let depends = run(ask.env("LC_ALL", "C").args(["depends", NEWEST]), "apt-cache", "apt");
+) -> Result<Kernel, VmImageError> {
+    let mut query = Command::new("apt-cache");
+    let depends = run(query.env("LC_ALL", "C").args(["depends", NEWEST]), "apt-cache", "apt");
     let depends = match depends {
-        // It does not know the package.
-        Err(ImageError::Failed { .. }) => return Err(ImageError::NoPackage(NEWEST)),
+        // `apt-cache` fails for an unknown package.
+        Err(VmImageError::Failed { .. }) => return Err(VmImageError::NoPackage(NEWEST)),
         depends => depends?,
     };
     let depends = String::from_utf8_lossy(&depends).into_owned();
@@ -45,19 +45,19 @@ pub(super) fn from_package(
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| name.starts_with("linux-image-"))
-        .ok_or(ImageError::NoPackage(NEWEST))?;
-    progress(&format!("fetching {package}"));
+        .ok_or(VmImageError::NoPackage(NEWEST))?;
+    progress(&format!("downloading {package}"));
     let mut download = Command::new("apt-get");
-    // Its own user may not write to our folder.
+    // APT's default sandbox user may not write to this folder.
     download.current_dir(folder).args(["-qq", "-o", "APT::Sandbox::User=root"]);
     run(download.args(["download", package]), "apt-get", "apt")?;
-    let file = |error| ImageError::File(folder.into(), error);
+    let file = |error| VmImageError::File(folder.into(), error);
     let found = fs::read_dir(folder).map_err(file)?.flatten().map(|entry| entry.path());
     let archive = found
         .into_iter()
         .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
-        .ok_or(ImageError::NoPackage(NEWEST))?;
-    progress("taking the kernel out of it");
+        .ok_or(VmImageError::NoPackage(NEWEST))?;
+    progress("extracting the kernel");
     let mut unpack = Command::new("dpkg-deb");
     let unpacked = run(unpack.arg("--fsys-tarfile").arg(&archive), "dpkg-deb", "dpkg")?;
     let version = archive.file_stem().map(|name| name.to_string_lossy().into_owned());
@@ -78,21 +78,21 @@ pub(super) fn from_package(
         }
     }
     if kernel.image.is_empty() {
-        return Err(ImageError::NoPackage(NEWEST));
+        return Err(VmImageError::NoPackage(NEWEST));
     }
     kernel.modules = in_order(&modules)?;
     Ok(kernel)
 }
 
-/// The user's own, with the folder of its modules, if it has any.
-pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel, ImageError> {
+/// Reads a kernel file of the user, and its modules from a folder.
+pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel, VmImageError> {
     let file = |path: &Path| {
         let path = path.to_owned();
-        move |error| ImageError::File(path, error)
+        move |error| VmImageError::File(path, error)
     };
     let bytes = fs::read(image).map_err(file(image))?;
     if !is_kernel(&bytes) {
-        return Err(ImageError::NoKernel(image.to_owned()));
+        return Err(VmImageError::NoKernel(image.to_owned()));
     }
     let mut found = BTreeMap::new();
     let mut folders: Vec<PathBuf> = modules.map(Path::to_owned).into_iter().collect();
@@ -110,34 +110,34 @@ pub(super) fn from_files(image: &Path, modules: Option<&Path>) -> Result<Kernel,
     Ok(Kernel { image: bytes, modules: in_order(&found)?, from: image.display().to_string() })
 }
 
-/// Whether these are the bytes of a kernel for x86-64: packed as it is installed, or plain as it is built.
+/// Whether these are the bytes of an x86-64 kernel: compressed (`bzImage`) or an ELF file (`vmlinux`).
 fn is_kernel(bytes: &[u8]) -> bool {
-    const PACKED: &[u8] = b"HdrS";
+    const BZIMAGE: &[u8] = b"HdrS";
     const ELF: &[u8] = b"\x7fELF";
     const X86_64: &[u8] = &[62, 0];
     let plain = bytes.starts_with(ELF) && bytes.get(18..20) == Some(X86_64);
-    bytes.get(0x202..0x206) == Some(PACKED) || plain
+    bytes.get(0x202..0x206) == Some(BZIMAGE) || plain
 }
 
-/// The module in a file of this name, as the kernel calls it.
+/// Kernel name of the module in a file of this name.
 fn module_name(name: &str) -> Option<String> {
     let (module, rest) = name.split_once(".ko")?;
     let plain = rest.is_empty() || PACKED.iter().any(|(ending, ..)| rest == format!(".{ending}"));
     plain.then(|| module.replace('-', "_"))
 }
 
-/// What is needed and was not found, which then has to be part of the kernel.
+/// The needed modules that were not found and must be built into the kernel.
 pub(super) fn missing(kernel: &Kernel) -> Vec<&'static str> {
     let there = |name: &str| kernel.modules.iter().any(|(file, _)| *file == format!("{name}.ko"));
     NEEDED.into_iter().filter(|name| !there(name)).collect()
 }
 
-/// What is needed, each after what it depends on.
+/// The needed modules, each after its dependencies.
 fn in_order(
     modules: &BTreeMap<String, (String, Vec<u8>)>,
-) -> Result<Vec<(String, Vec<u8>)>, ImageError> {
+) -> Result<Vec<(String, Vec<u8>)>, VmImageError> {
     let mut order: Vec<(String, Vec<u8>)> = Vec::new();
-    // What is still to be placed; the last is the next.
+    // Stack of modules to place; the flag tells whether the dependencies are already placed.
     let mut wanted: Vec<(String, bool)> =
         NEEDED.iter().rev().map(|name| ((*name).to_owned(), false)).collect();
     while let Some((name, after_others)) = wanted.pop() {
@@ -157,7 +157,7 @@ fn in_order(
     Ok(order)
 }
 
-/// What a module says that it depends on.
+/// Dependencies of a module, from its `modinfo` section.
 fn depends(module: &[u8]) -> Vec<String> {
     const WORD: &[u8] = b"\0depends=";
     let Some(at) = module.windows(WORD.len()).position(|bytes| bytes == WORD) else {
@@ -169,7 +169,7 @@ fn depends(module: &[u8]) -> Vec<String> {
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
+fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, VmImageError> {
     let ending = name.rsplit('.').next().unwrap_or_default();
     let Some((_, tool, package)) = PACKED.iter().find(|(packed, ..)| *packed == ending) else {
         return Ok(bytes.to_vec());
@@ -178,30 +178,30 @@ fn unpack(name: &str, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
     run(Command::new(tool).arg("-dc").stdin(Stdio::from(input)), tool, package)
 }
 
-fn tempfile_in_memory(bytes: &[u8]) -> Result<fs::File, ImageError> {
+fn tempfile_in_memory(bytes: &[u8]) -> Result<fs::File, VmImageError> {
     let written = crate::memfd::data_file("module").and_then(|mut file| {
         io::Write::write_all(&mut file, bytes)?;
         io::Seek::rewind(&mut file)?;
         Ok(file)
     });
-    written.map_err(|error| ImageError::File("memory".into(), error))
+    written.map_err(|error| VmImageError::File("memory".into(), error))
 }
 
-/// Runs a tool, and gives what it wrote.
+/// Runs a tool and returns its standard output.
 fn run(
     command: &mut Command,
     tool: &'static str,
     package: &'static str,
-) -> Result<Vec<u8>, ImageError> {
+) -> Result<Vec<u8>, VmImageError> {
     let output = command.stderr(Stdio::piped()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => ImageError::NoTool { tool, package },
-        _ => ImageError::Failed { tool, words: error.to_string() },
+        io::ErrorKind::NotFound => VmImageError::NoTool { tool, package },
+        _ => VmImageError::Failed { tool, words: error.to_string() },
     })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(ImageError::Failed { tool, words })
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(VmImageError::Failed { tool, words: stderr })
 }
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_come_after_what_they_depend_on() {
+    fn modules_are_ordered_after_their_dependencies() {
         let modules = BTreeMap::from([
             module("virtio_blk", "virtio,virtio_ring"),
             module("virtio_ring", "virtio"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_modules_are_unpacked() {
+    fn compressed_modules_are_decompressed() {
         let (_, (_, plain)) = module("squashfs", "");
         let mut gzip = Command::new("gzip")
             .stdin(Stdio::from(tempfile_in_memory(&plain).unwrap()))

@@ -1,5 +1,4 @@
-//! The layers of a sandbox, as one disk: a machine that was frozen has a place for one, and sees what is
-//! put there once it is told.
+//! Layers of a sandbox as one disk. Every snapshot has one attached; a microVM mounts it if the hello says so.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,22 +11,25 @@ use super::squashfs;
 use super::workshop::hold;
 use crate::error::SandboxError;
 use crate::rootfs;
-use crate::spec::{LAYERS, Layer};
+use crate::spec::{LAYERS, SandboxLayer};
 
-/// The size of every such disk, however little is on it.
+/// Size of every layer disk, independent of its contents.
 pub(super) const SIZE: u64 = 16 << 30;
 
-/// One that nobody used for so long is made again when somebody needs it.
+/// Time after which an unused disk is removed; it is created again when needed.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The disk that has these layers, made now unless it is there. `None` when there are none.
-pub(super) async fn disk(folder: &Path, layers: &[Layer]) -> Result<Option<File>, SandboxError> {
+/// The disk with these layers, created if necessary. `None` without layers.
+pub(super) async fn disk(
+    folder: &Path,
+    layers: &[SandboxLayer],
+) -> Result<Option<File>, SandboxError> {
     if layers.is_empty() {
         return Ok(None);
     }
     let disks = folder.join("layers");
     let place = place(&disks, layers);
-    let held = if place.exists() { None } else { hold(folder).await };
+    let lock = if place.exists() { None } else { hold(folder).await };
     let layers = layers.to_vec();
     let made = tokio::task::spawn_blocking(move || {
         if !place.exists() {
@@ -35,18 +37,18 @@ pub(super) async fn disk(folder: &Path, layers: &[Layer]) -> Result<Option<File>
             remove_unused(&disks);
             make(&place, &layers)?;
         }
-        drop(held);
+        drop(lock);
         let file = squashfs::open(&place, SIZE).map_err(|error| error.to_string())?;
-        // It was used just now.
+        // Records the time of the last use.
         let _ = file.set_modified(SystemTime::now());
         Ok::<_, String>(file)
     });
     let made = made.await.unwrap_or_else(|error| Err(error.to_string()));
-    made.map(Some).map_err(|reason| SandboxError::failed("making a disk of the layers", reason))
+    made.map(Some).map_err(|reason| SandboxError::failed("creating a layer disk", reason))
 }
 
-/// The same layers are always on the same disk, in whatever order they are named.
-fn place(folder: &Path, layers: &[Layer]) -> PathBuf {
+/// Path of the disk with these layers, independent of their order.
+fn place(folder: &Path, layers: &[SandboxLayer]) -> PathBuf {
     let mut known: Vec<String> =
         layers.iter().map(|layer| format!("{} {}", layer.at, layer.digest)).collect();
     known.sort();
@@ -54,26 +56,26 @@ fn place(folder: &Path, layers: &[Layer]) -> PathBuf {
     folder.join(format!("{}.squashfs", rootfs::short(hash)))
 }
 
-fn make(place: &Path, layers: &[Layer]) -> Result<(), String> {
+fn make(place: &Path, layers: &[SandboxLayer]) -> Result<(), String> {
     squashfs::make(place, |out| archive(layers, out)).map_err(|error| {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         format!("{error}{hint}")
     })?;
     if fs::metadata(place).is_ok_and(|found| found.len() > SIZE) {
         let _ = fs::remove_file(place);
-        return Err(format!("they are larger than {} GB", SIZE >> 30));
+        return Err(format!("the layers are larger than {} GB", SIZE >> 30));
     }
     Ok(())
 }
 
-fn archive(layers: &[Layer], out: &mut dyn Write) -> io::Result<()> {
+fn archive(layers: &[SandboxLayer], out: &mut dyn Write) -> io::Result<()> {
     let mut archive = tar::Builder::new(out);
     archive.follow_symlinks(false);
     archive.mode(tar::HeaderMode::Deterministic);
     for layer in layers {
         let name = Path::new(&layer.at)
             .strip_prefix(LAYERS)
-            .map_err(|_| io::Error::other(format!("`{}` is no place for a layer", layer.at)))?;
+            .map_err(|_| io::Error::other(format!("layer path `{}` not in {LAYERS}", layer.at)))?;
         archive.append_dir_all(name, &layer.from)?;
     }
     archive.finish()

@@ -1,10 +1,9 @@
-//! Machines of their own: QEMU's smallest, with a kernel, a disk that cannot be written to, and the guest
-//! as the first process.
+//! MicroVM backend: QEMU's `microvm` machine type, with the guest agent as the first process and a read-only disk.
 //!
-//! A machine is started once, frozen while its guest waits for the host's first word, and from then on
-//! only thawed: each sandbox is a copy of the frozen one, which shares its memory until it writes to it.
-//! What copies must not share, and what they are for, the guest is told with the host's hello. The
-//! emulator itself is in a jail (see `emulator.rs`).
+//! A microVM boots once per size. Its snapshot is created while the guest agent waits for the host's hello, and each
+//! sandbox is restored from that snapshot, sharing its memory copy-on-write. The hello carries all that the restored
+//! microVMs must not share (time, randomness), and the limits of the sandbox. QEMU itself runs in a jail (see
+//! `emulator.rs`).
 
 mod accelerator;
 mod cpio;
@@ -15,65 +14,65 @@ mod kernel;
 mod layers;
 mod monitor;
 mod origin;
+mod restore;
 mod snapshot;
 mod squashfs;
-mod thawed;
 mod workshop;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use assize_config::{Isolation, Limits};
+use assize_config::{Isolation, SandboxLimits};
 use async_trait::async_trait;
 
-pub use accelerator::{Accelerator, Decided, Kvm};
-pub use image::{ImageError, ImageInfo, Sources};
+pub use accelerator::{Accelerator, AcceleratorChoice, KvmMode};
+pub use image::{VmImageError, VmImageInfo, VmImageSources};
 
-use crate::backend::{Backend, Enforcement, Identity, Started};
-use crate::cgroup::{self, Groups};
+use crate::backend::{Backend, Enforcement, SandboxIdentity, StartedSandbox};
+use crate::cgroup::{self, CgroupParents};
 use crate::error::SandboxError;
-use crate::spec::Spec;
-use image::Image;
+use crate::spec::SandboxSpec;
+use image::VmImage;
+use restore::RestoreError;
 use snapshot::Snapshot;
-use thawed::RestoreError;
-use workshop::{Make, Workshop, hold, megabytes};
+use workshop::{MicrovmBuilder, VmConfig, hold, megabytes};
 
-/// What this backend is told.
+/// Options of the microVM backend.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Where everything is kept that can be made anew.
+pub struct MicrovmOptions {
+    /// Cache folder for the image, snapshots and layer disks.
     pub cache: PathBuf,
-    /// Where programs are looked for.
+    /// Search path for programs, in the format of `PATH`.
     pub search: Option<OsString>,
-    pub kvm: Kvm,
-    /// What the kernel starts instead of our guest: to see what a hostile one could do.
+    pub kvm: KvmMode,
+    /// Program that the kernel starts instead of the guest agent, for tests with a hostile guest.
     pub first_process: Option<Vec<u8>>,
-    /// Who is told why something takes a while.
+    /// Callback for messages that explain a delay to the user.
     pub say: Option<fn(&str)>,
 }
 
-/// The most idle machines of a warm pool where they are emulated.
+/// Maximum size of a warm pool of emulated microVMs.
 const EMULATED_POOL: usize = 2;
 
-/// Makes machines.
+/// The microVM backend.
 #[derive(Debug)]
 pub struct Microvm {
-    workshop: Arc<Workshop>,
+    workshop: Arc<MicrovmBuilder>,
 }
 
 impl Microvm {
-    /// With everything looked for when it is first needed.
-    pub fn new(options: Options) -> Microvm {
-        Microvm { workshop: Arc::new(Workshop::new(options)) }
+    /// A backend that finds its parts on first use.
+    pub fn new(options: MicrovmOptions) -> Microvm {
+        Microvm { workshop: Arc::new(MicrovmBuilder::new(options)) }
     }
 
-    /// Whether machines can be made: the emulator, the image, and what makes disks are there.
+    /// Checks that QEMU, the image and `sqfstar` are installed.
     ///
     /// # Errors
-    /// When not, and what to do about it.
+    /// When one is missing, with a hint.
     pub fn is_ready(&self) -> Result<(), SandboxError> {
-        Image::open(&self.workshop.image_folder())?;
+        VmImage::open(&self.workshop.image_folder())?;
         self.workshop.qemu()?;
         let search = self.workshop.options.search.iter().flat_map(std::env::split_paths);
         if search.into_iter().any(|folder| folder.join(squashfs::TOOL).exists()) {
@@ -81,30 +80,30 @@ impl Microvm {
         }
         Err(SandboxError::Unavailable {
             isolation: Isolation::Microvm,
-            reason: format!("`{}`, which makes disks of layers, is not installed", squashfs::TOOL),
+            reason: format!("`{}`, which creates layer disks, is not installed", squashfs::TOOL),
             hint: Some("install it: `sudo apt install squashfs-tools`".to_owned()),
         })
     }
 
-    /// What runs its machines; known after the first.
-    pub fn accelerator(&self) -> Option<&Decided> {
+    /// Whether its microVMs use KVM or emulation; known after the first.
+    pub fn accelerator(&self) -> Option<&AcceleratorChoice> {
         self.workshop.decided()
     }
 
-    /// Whether no KVM runs its machines, or it is not known yet.
+    /// Whether its microVMs are emulated, or it is not known yet.
     fn is_emulated(&self) -> bool {
         !matches!(self.accelerator().map(|decided| decided.accelerator), Some(Accelerator::Kvm))
     }
 
-    /// Gathers the image.
+    /// Builds the image of microVMs.
     pub async fn build_image(
         &self,
-        sources: Sources,
+        sources: VmImageSources,
         progress: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<ImageInfo, ImageError> {
+    ) -> Result<VmImageInfo, VmImageError> {
         let folder = self.workshop.folder();
         std::fs::create_dir_all(&folder)
-            .map_err(|error| ImageError::File(folder.clone(), error))?;
+            .map_err(|error| VmImageError::File(folder.clone(), error))?;
         let archive = self.workshop.options.cache.join("rootfs.tar");
         let _held = hold(&folder).await;
         let image = self.workshop.image_folder();
@@ -113,33 +112,33 @@ impl Microvm {
         Ok(info)
     }
 
-    /// What is known of the image, if there is one.
-    pub fn image(&self) -> Option<ImageInfo> {
+    /// Description of the image, if there is one.
+    pub fn image(&self) -> Option<VmImageInfo> {
         self.workshop.image()
     }
 
-    /// Removes the image and all that was made of it. `false` if there was none.
-    pub fn remove_image(&self) -> Result<bool, ImageError> {
+    /// Removes the image and everything made from it. Returns `false` if there was no image.
+    pub fn remove_image(&self) -> Result<bool, VmImageError> {
         let (folder, was_there) = (self.workshop.folder(), self.image().is_some());
         match std::fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ImageError::File(folder, error))
+                Err(VmImageError::File(folder, error))
             }
             _ => Ok(was_there),
         }
     }
 
-    /// Machines of a size, and the frozen one. To start and freeze it goes on when nobody waits for it any
-    /// more: the next who comes will need it.
+    /// The configuration and snapshot of microVMs of a size. Creating a snapshot continues in the background if the
+    /// caller drops this future, as the next sandbox needs it.
     async fn frozen(
         &self,
-        identity: &Identity,
+        identity: &SandboxIdentity,
         megabytes: u64,
-    ) -> Result<(Make, Arc<Snapshot>), SandboxError> {
+    ) -> Result<(VmConfig, Arc<Snapshot>), SandboxError> {
         let (workshop, identity) = (Arc::clone(&self.workshop), identity.clone());
         tokio::spawn(async move { workshop.frozen(&identity, megabytes).await })
             .await
-            .unwrap_or_else(|error| Err(SandboxError::failed("freezing a machine", error)))
+            .unwrap_or_else(|error| Err(SandboxError::failed("creating a snapshot", error)))
     }
 }
 
@@ -149,54 +148,60 @@ impl Backend for Microvm {
         Isolation::Microvm
     }
 
-    fn check(&self, spec: &Spec) -> Result<(), SandboxError> {
+    fn check(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
         let unsupported = |reason, hint| {
             let isolation = Isolation::Microvm;
             Err(SandboxError::Unsupported { isolation, reason, hint: Some(hint) })
         };
         if let Some(image) = &spec.image {
-            let reason = format!("it has one image for all, and none `{image}`");
-            return unsupported(reason, "a container has images: `--isolation docker`");
+            let reason = format!("it uses one image for all sandboxes, not `{image}`");
+            return unsupported(reason, "use `--isolation docker` for images");
         }
         if spec.limits.cpu_millis > 1000 {
-            let reason = "a machine has one processor, and no more can be asked for".to_owned();
-            let hint = "others have more: `--isolation jail` or `--isolation docker`";
+            let reason = "a microVM has one CPU".to_owned();
+            let hint = "for more CPUs use `--isolation jail` or `--isolation docker`";
             return unsupported(reason, hint);
         }
         Ok(())
     }
 
-    async fn start(&self, identity: &Identity, spec: &Spec) -> Result<Started, SandboxError> {
+    async fn start(
+        &self,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, SandboxError> {
         self.check(spec)?;
         let megabytes = megabytes(&spec.limits);
         let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        let reason = match self.workshop.thaw(&make, &snapshot, identity, spec).await {
-            // Whole, and yet of no use: it depends on something that its origin does not name.
+        let reason = match self.workshop.restore(&make, &snapshot, identity, spec).await {
+            // The snapshot is intact but unusable: it depends on something that its origin does not record.
             Err(RestoreError::Snapshot(reason)) => reason,
             started => return Ok(started?),
         };
         tracing::info!(%reason, megabytes, "no usable snapshot, creating one");
         self.workshop.forget(&make, &snapshot).await;
         let (make, snapshot) = self.frozen(identity, megabytes).await?;
-        Ok(self.workshop.thaw(&make, &snapshot, identity, spec).await?)
+        Ok(self.workshop.restore(&make, &snapshot, identity, spec).await?)
     }
 
     async fn settle(&self) -> Result<Option<String>, SandboxError> {
-        let identity =
-            Identity { maker: format!("settle-{:08x}", fastrand::u32(..)), id: "1".to_owned() };
+        let identity = SandboxIdentity {
+            maker: format!("settle-{:08x}", fastrand::u32(..)),
+            id: "1".to_owned(),
+        };
         let parts = self.workshop.parts().await?;
-        let size = megabytes(&Limits::default());
+        let size = megabytes(&SandboxLimits::default());
         let decided = self.workshop.decide(&parts, &identity, size).await;
         Ok(Some(decided.to_string()))
     }
 
     fn waiting_interpreters(&self) -> usize {
-        // What was translated for it stays in memory.
+        // Emulated, the code that QEMU translated for the interpreter stays in memory.
         if self.is_emulated() { 1 } else { usize::MAX }
     }
 
     fn pool_size(&self, wanted: usize) -> usize {
-        // To refill one keeps a processor busy for seconds.
+        // Emulated, each refill uses a CPU for seconds.
         if self.is_emulated() { wanted.min(EMULATED_POOL) } else { wanted }
     }
 
@@ -205,22 +210,22 @@ impl Backend for Microvm {
     }
 
     fn enforcement(&self) -> Enforcement {
-        const GROUP: &str = "control group (v2) of the machine's own kernel";
+        const GROUP: &str = "cgroup v2 of the guest kernel";
         let outside = match self.workshop.groups() {
-            Groups::None(_) => "",
-            _ => ", and one of the host around the machine",
+            CgroupParents::None(_) => "",
+            _ => ", and a host cgroup around the microVM",
         };
         Enforcement {
-            memory: format!("{GROUP}, and the size of the machine"),
-            cpu: format!("{GROUP}{outside}; one processor"),
+            memory: format!("{GROUP}, and the memory size of the microVM"),
+            cpu: format!("{GROUP}{outside}; one CPU"),
             processes: GROUP.to_owned(),
-            disk: "size of the memory disk".to_owned(),
-            output: "guest".to_owned(),
-            wall: "guest, and the host after it".to_owned(),
-            network: "the machine has no network card".to_owned(),
+            disk: "tmpfs size".to_owned(),
+            output: "guest agent".to_owned(),
+            wall: "guest agent, then the host".to_owned(),
+            network: "the microVM has no network card".to_owned(),
             system_calls:
-                "a kernel of its own; seccomp and Landlock within; the emulator under its \
-                           own filter, in a jail"
+                "separate guest kernel, with seccomp and Landlock in it; QEMU runs under its own \
+                           seccomp filter in a jail"
                     .to_owned(),
             files: "read-only disk".to_owned(),
         }

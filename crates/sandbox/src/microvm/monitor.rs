@@ -1,4 +1,4 @@
-//! The emulator's own control channel, in its JSON: used to freeze a machine and to thaw one.
+//! QMP, QEMU's control protocol: creates snapshots of microVMs and restores them.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,19 +10,19 @@ use tokio::net::UnixStream;
 
 use crate::jail::keeper::send_with;
 
-/// The most that an answer may be.
-const MOST: u64 = 1 << 20;
+/// Maximum size of a QMP message.
+const MAX_MESSAGE: u64 = 1 << 20;
 
-/// The most that the state of a machine may be, without its memory: far more than it ever is.
-const MOST_STATE: u64 = 64 << 20;
+/// Maximum size of a microVM's device state (without its memory); far above the actual size.
+const MAX_STATE: u64 = 64 << 20;
 
-/// Why QEMU does not do what it is told over QMP.
+/// Error of a QMP command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QmpError {
-    /// By its own error message.
+    /// QEMU's error message.
     #[error("QEMU refused: {0}")]
     Refused(String),
-    /// Its last status, where that is not `completed`.
+    /// Status of a migration that is not `completed`.
     #[error("QEMU did not complete the migration: {0}")]
     Incomplete(Value),
     #[error("QEMU closed its QMP socket")]
@@ -35,61 +35,65 @@ pub(super) enum QmpError {
     TimedOut(Duration),
 }
 
-/// What must be agreed on before anything else.
-const BEGIN: &str = r#"{"execute":"qmp_capabilities"}"#;
+/// First command of every QMP session.
+const NEGOTIATE: &str = r#"{"execute":"qmp_capabilities"}"#;
 
-/// Has the memory stay where it is: only what is beside it is frozen and thawed.
-const LEAVE_MEMORY: &str = r#"{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}"#;
+/// Excludes the memory from the migration stream: it stays in its file, and only the device state is transferred.
+const IGNORE_SHARED: &str = r#"{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}"#;
 
-/// Says all that a machine has to be told to be thawed from a descriptor, before it even runs.
-pub(super) async fn thaw(line: &mut UnixStream, descriptor: i32) -> io::Result<()> {
-    let thaw =
+/// Sends the commands that restore a microVM from a descriptor. They are queued in the socket before QEMU starts.
+pub(super) async fn restore(qmp: &mut UnixStream, descriptor: i32) -> io::Result<()> {
+    let restore =
         json!({"execute": "migrate-incoming", "arguments": {"uri": format!("fd:{descriptor}")}});
-    line.write_all(format!("{BEGIN}{LEAVE_MEMORY}{thaw}").as_bytes()).await
+    qmp.write_all(format!("{NEGOTIATE}{IGNORE_SHARED}{restore}").as_bytes()).await
 }
 
-/// Waits for a microVM to run on from its snapshot, for so long at most.
-pub(super) async fn thawed(line: &mut UnixStream, limit: Duration) -> Result<(), QmpError> {
-    let mut line = BufReader::new(line);
+/// Waits until a restored microVM runs, for at most `limit`.
+pub(super) async fn wait_until_restored(
+    qmp: &mut UnixStream,
+    limit: Duration,
+) -> Result<(), QmpError> {
+    let mut qmp = BufReader::new(qmp);
     let resumed = async {
-        while read(&mut line).await?["event"] != "RESUME" {}
+        while read(&mut qmp).await?["event"] != "RESUME" {}
         Ok(())
     };
     tokio::time::timeout(limit, resumed).await.unwrap_or(Err(QmpError::TimedOut(limit)))
 }
 
-/// Stops a microVM within so long, and gives its state without its memory.
-pub(super) async fn freeze(line: UnixStream, limit: Duration) -> Result<Vec<u8>, QmpError> {
-    tokio::time::timeout(limit, migrate(line)).await.unwrap_or(Err(QmpError::TimedOut(limit)))
+/// Stops a microVM within `limit` and returns its device state (without its memory).
+pub(super) async fn freeze(qmp: UnixStream, limit: Duration) -> Result<Vec<u8>, QmpError> {
+    tokio::time::timeout(limit, migrate(qmp)).await.unwrap_or(Err(QmpError::TimedOut(limit)))
 }
 
-async fn migrate(line: UnixStream) -> Result<Vec<u8>, QmpError> {
-    let mut line = BufReader::new(line);
-    read(&mut line).await?;
-    ask(&mut line, BEGIN).await?;
-    ask(&mut line, LEAVE_MEMORY).await?;
+async fn migrate(qmp: UnixStream) -> Result<Vec<u8>, QmpError> {
+    let mut qmp = BufReader::new(qmp);
+    // QEMU's greeting.
+    read(&mut qmp).await?;
+    execute(&mut qmp, NEGOTIATE).await?;
+    execute(&mut qmp, IGNORE_SHARED).await?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let hand = r#"{"execute":"getfd","arguments":{"fdname":"state"}}"#;
-    let socket = line.get_ref();
-    let send = || send_with(socket, hand.as_bytes(), &[theirs.as_fd()]);
+    let getfd = r#"{"execute":"getfd","arguments":{"fdname":"state"}}"#;
+    let socket = qmp.get_ref();
+    let send = || send_with(socket, getfd.as_bytes(), &[theirs.as_fd()]);
     let sent = socket.async_io(Interest::WRITABLE, send).await?;
-    ask(&mut line, &hand[sent..]).await?;
+    execute(&mut qmp, &getfd[sent..]).await?;
     drop(theirs);
-    ask(&mut line, r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
+    execute(&mut qmp, r#"{"execute":"migrate","arguments":{"uri":"fd:state"}}"#).await?;
     let mut state = Vec::new();
-    UnixStream::from_std(ours)?.take(MOST_STATE).read_to_end(&mut state).await?;
-    let answer = ask(&mut line, r#"{"execute":"query-migrate"}"#).await?;
-    match answer["status"].as_str() {
+    UnixStream::from_std(ours)?.take(MAX_STATE).read_to_end(&mut state).await?;
+    let reply = execute(&mut qmp, r#"{"execute":"query-migrate"}"#).await?;
+    match reply["status"].as_str() {
         Some("completed") if !state.is_empty() => Ok(state),
-        _ => Err(QmpError::Incomplete(answer)),
+        _ => Err(QmpError::Incomplete(reply)),
     }
 }
 
-/// Reads one message that is no error.
-async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError> {
+/// Reads one message; an error message becomes [`QmpError::Refused`].
+async fn read(qmp: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError> {
     let mut text = String::new();
-    if line.take(MOST).read_line(&mut text).await? == 0 {
+    if qmp.take(MAX_MESSAGE).read_line(&mut text).await? == 0 {
         return Err(QmpError::Closed);
     }
     let message: Value = serde_json::from_str(&text)?;
@@ -99,13 +103,13 @@ async fn read(line: &mut (impl AsyncBufRead + Unpin)) -> Result<Value, QmpError>
     }
 }
 
-/// Asks, and hears the answer; what happens meanwhile is passed over.
-async fn ask(line: &mut BufReader<UnixStream>, command: &str) -> Result<Value, QmpError> {
-    line.write_all(command.as_bytes()).await?;
+/// Executes a command and returns its reply; events in between are ignored.
+async fn execute(qmp: &mut BufReader<UnixStream>, command: &str) -> Result<Value, QmpError> {
+    qmp.write_all(command.as_bytes()).await?;
     loop {
-        let mut heard = read(line).await?;
-        if let Some(answer) = heard.get_mut("return") {
-            return Ok(answer.take());
+        let mut message = read(qmp).await?;
+        if let Some(reply) = message.get_mut("return") {
+            return Ok(reply.take());
         }
     }
 }

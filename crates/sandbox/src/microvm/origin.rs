@@ -1,16 +1,16 @@
-//! What a snapshot was made with: it can be restored only with the same.
+//! Origin of a snapshot: everything that must be the same for the snapshot to be restored.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::accelerator::{self, Accelerator};
 use super::emulator;
-use super::workshop::Make;
+use super::workshop::VmConfig;
 use crate::rootfs;
 
-/// What a snapshot was made with.
+/// Everything that a snapshot was created with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Origin {
+pub(super) struct SnapshotOrigin {
     pub(super) megabytes: u64,
     accelerator: Accelerator,
     /// Digest of the guest agent, its files, and the command lines of QEMU and the kernel.
@@ -21,10 +21,10 @@ pub(super) struct Origin {
     processor: String,
 }
 
-/// One of the things that a snapshot depends on.
+/// A part of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum OriginPart {
     #[strum(serialize = "version of assize")]
     Assize,
     #[strum(serialize = "kernel or root file system")]
@@ -35,9 +35,9 @@ pub(super) enum Part {
     Accelerator,
 }
 
-impl Origin {
-    /// Of a snapshot that is made now, with this first process.
-    pub(super) fn new(make: &Make, first_process: &[u8]) -> Origin {
+impl SnapshotOrigin {
+    /// Origin of a snapshot created now, with this first process.
+    pub(super) fn new(make: &VmConfig, first_process: &[u8]) -> SnapshotOrigin {
         let mut hash = Sha256::new();
         for word in emulator::shape(make.accelerator, make.megabytes) {
             hash.update(Sha256::digest(word));
@@ -46,7 +46,7 @@ impl Origin {
         {
             hash.update(Sha256::digest(part));
         }
-        Origin {
+        SnapshotOrigin {
             megabytes: make.megabytes,
             accelerator: make.accelerator,
             assize: rootfs::short(hash),
@@ -56,7 +56,7 @@ impl Origin {
         }
     }
 
-    /// Name of the snapshot, which no snapshot of another origin has.
+    /// Folder name of the snapshot, unique to this origin.
     pub(super) fn name(&self) -> String {
         let mut hash = Sha256::new();
         for part in [&self.assize, &self.image, &self.qemu, &self.processor] {
@@ -66,23 +66,23 @@ impl Origin {
         format!("{}-{}", rootfs::short(hash), self.megabytes)
     }
 
-    /// Everything in which another origin differs; none where both are the same.
-    pub(super) fn differences(&self, other: &Origin) -> Vec<Part> {
+    /// The parts in which another origin differs; empty if both are the same.
+    pub(super) fn differences(&self, other: &SnapshotOrigin) -> Vec<OriginPart> {
         let same = [
-            (Part::Assize, self.assize == other.assize),
-            (Part::Image, self.image == other.image),
-            (Part::Qemu, self.qemu == other.qemu),
-            (Part::Processor, self.processor == other.processor),
-            (Part::Accelerator, self.accelerator == other.accelerator),
+            (OriginPart::Assize, self.assize == other.assize),
+            (OriginPart::Image, self.image == other.image),
+            (OriginPart::Qemu, self.qemu == other.qemu),
+            (OriginPart::Processor, self.processor == other.processor),
+            (OriginPart::Accelerator, self.accelerator == other.accelerator),
         ];
         same.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect()
     }
 }
 
 #[cfg(test)]
-impl Origin {
-    pub(super) fn example() -> Origin {
-        Origin {
+impl SnapshotOrigin {
+    pub(super) fn example() -> SnapshotOrigin {
+        SnapshotOrigin {
             megabytes: 4,
             accelerator: Accelerator::Emulation,
             assize: "a".to_owned(),
@@ -92,14 +92,14 @@ impl Origin {
         }
     }
 
-    /// The same but for one part.
-    pub(super) fn with_other(mut self, part: Part) -> Origin {
+    /// The same origin with one part changed.
+    pub(super) fn with_other(mut self, part: OriginPart) -> SnapshotOrigin {
         match part {
-            Part::Assize => self.assize.push('!'),
-            Part::Image => self.image.push('!'),
-            Part::Qemu => self.qemu.push('!'),
-            Part::Processor => self.processor.push('!'),
-            Part::Accelerator => self.accelerator = Accelerator::Kvm,
+            OriginPart::Assize => self.assize.push('!'),
+            OriginPart::Image => self.image.push('!'),
+            OriginPart::Qemu => self.qemu.push('!'),
+            OriginPart::Processor => self.processor.push('!'),
+            OriginPart::Accelerator => self.accelerator = Accelerator::Kvm,
         }
         self
     }

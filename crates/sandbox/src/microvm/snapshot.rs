@@ -1,9 +1,7 @@
-//! A machine that was frozen while its guest waited for the host's first word: its memory, and the
-//! state of everything else. Every sandbox is thawed from one.
+//! Snapshot (memory and device state) of a microVM that waits for the hello. Every sandbox is restored from one.
 //!
-//! In this process the memory is a file that nobody can change any more, and that all machines share
-//! until they write to it. On disk it is kept with checksums and its origin. A snapshot that cannot be
-//! restored is discarded, and [`SnapshotError`] says why.
+//! In this process the memory is a sealed file, which all microVMs map copy-on-write. On disk a snapshot has checksums
+//! and its origin. A snapshot that cannot be restored is discarded; [`SnapshotError`] has the reason.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,19 +13,20 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::monitor::QmpError;
-use super::origin::{Origin, Part};
+use super::origin::{OriginPart, SnapshotOrigin};
 use crate::memfd::{data_file, read_only, seal};
 
-/// Memory is looked at and kept by pieces of this size; those that are all zeros are left out.
-const PIECE: usize = 64 * 1024;
+/// Chunk size for copying memory; chunks of zeros are skipped.
+const CHUNK: usize = 64 * 1024;
 
-/// By how many thousandths the speed of a processor may seem to have changed.
+/// Tolerated difference between two measurements of the CPU's TSC frequency, in thousandths.
 const TOLERANCE: u64 = 1;
 
 const ABOUT: &str = "snapshot.json";
 const MEMORY: &str = "memory";
 const STATE: &str = "state";
 
+/// A snapshot in memory.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) memory: File,
@@ -37,46 +36,46 @@ pub(super) struct Snapshot {
 /// Description of a snapshot on disk.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
-    origin: Origin,
-    /// Speed of the processor, in kHz.
+    origin: SnapshotOrigin,
+    /// TSC frequency of the CPU in kHz.
     ticks: u64,
     memory: Contents,
     state: Contents,
 }
 
-/// What a file of a snapshot holds.
+/// Length and checksum of a file of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Contents {
     bytes: u64,
     crc32: u32,
 }
 
-/// Why a snapshot on disk is discarded, and a new one created.
+/// Why a snapshot on disk is discarded and a new one created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SnapshotError {
-    #[error("there is none")]
+    #[error("not found")]
     Missing,
-    #[error("its description is invalid: {0}")]
+    #[error("invalid description: {0}")]
     Header(#[source] serde_json::Error),
-    #[error("it was made with another {}", list(.0))]
-    Origin(Vec<Part>),
-    #[error("it was made on a processor of {kept} kHz, and this one has {here} kHz")]
-    Speed { kept: u64, here: u64 },
+    #[error("created with a different {}", list(.0))]
+    Origin(Vec<OriginPart>),
+    #[error("created on a CPU with {saved} kHz, but this CPU has {here} kHz")]
+    Speed { saved: u64, here: u64 },
     #[error("`{file}` has {found} bytes instead of {expected}")]
     Length { file: &'static str, found: u64, expected: u64 },
-    #[error("the checksum of `{file}` is wrong")]
+    #[error("wrong checksum of `{file}`")]
     Checksum { file: &'static str },
     #[error("cannot read `{file}`: {source}")]
     Read { file: &'static str, source: io::Error },
-    #[error("cannot copy it into memory: {0}")]
+    #[error("cannot load it into memory: {0}")]
     Memory(#[source] io::Error),
-    /// QEMU fails on it. The words are the last that came out of the microVM or QEMU.
+    /// QEMU cannot restore it. `words` is the diagnostic output of the microVM or QEMU.
     #[error("{source}{}", after_colon(.words))]
     Restore { source: QmpError, words: Option<String> },
 }
 
-fn list(parts: &[Part]) -> String {
-    parts.iter().map(Part::to_string).collect::<Vec<_>>().join(", ")
+fn list(parts: &[OriginPart]) -> String {
+    parts.iter().map(OriginPart::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn after_colon(words: &Option<String>) -> String {
@@ -84,7 +83,7 @@ fn after_colon(words: &Option<String>) -> String {
 }
 
 impl Snapshot {
-    /// Of a machine that is gone.
+    /// A snapshot with the memory and the device state of a microVM that has ended.
     pub(super) fn new(memory: File, state: &[u8]) -> io::Result<Snapshot> {
         let file = data_file("assize-state")?;
         (&file).write_all(state)?;
@@ -93,15 +92,15 @@ impl Snapshot {
         Ok(Snapshot { memory, state: file })
     }
 
-    /// The state, to be read from its beginning.
+    /// The device state, as a file at offset 0.
     pub(super) fn state(&self) -> io::Result<File> {
         read_only(&self.state)
     }
 
-    /// Reads a snapshot of this origin, made on a processor of this speed.
+    /// Loads a snapshot from disk, if it has this origin and TSC frequency.
     pub(super) fn load(
         folder: &Path,
-        origin: &Origin,
+        origin: &SnapshotOrigin,
         ticks: u64,
     ) -> Result<Snapshot, SnapshotError> {
         let about = match About::read(folder) {
@@ -113,23 +112,28 @@ impl Snapshot {
             return Err(SnapshotError::Origin(differences));
         }
         if about.ticks.abs_diff(ticks) > ticks * TOLERANCE / 1000 {
-            return Err(SnapshotError::Speed { kept: about.ticks, here: ticks });
+            return Err(SnapshotError::Speed { saved: about.ticks, here: ticks });
         }
-        let unread = |file| move |source| SnapshotError::Read { file, source };
-        let state = fs::read(folder.join(STATE)).map_err(unread(STATE))?;
+        let read_error = |file| move |source| SnapshotError::Read { file, source };
+        let state = fs::read(folder.join(STATE)).map_err(read_error(STATE))?;
         about.state.check_length(STATE, state.len() as u64)?;
         about.state.check_sum(STATE, crc32fast::hash(&state))?;
-        let kept = File::open(folder.join(MEMORY)).map_err(unread(MEMORY))?;
-        about.memory.check_length(MEMORY, kept.metadata().map_err(unread(MEMORY))?.len())?;
+        let saved = File::open(folder.join(MEMORY)).map_err(read_error(MEMORY))?;
+        about.memory.check_length(MEMORY, saved.metadata().map_err(read_error(MEMORY))?.len())?;
         let memory = data_file("assize-memory").map_err(SnapshotError::Memory)?;
         memory.set_len(about.memory.bytes).map_err(SnapshotError::Memory)?;
-        let sum = copy(&kept, &memory).map_err(SnapshotError::Memory)?;
+        let sum = copy(&saved, &memory).map_err(SnapshotError::Memory)?;
         about.memory.check_sum(MEMORY, sum)?;
         Snapshot::new(memory, &state).map_err(SnapshotError::Memory)
     }
 
-    /// Keeps it for others.
-    pub(super) fn save(&self, folder: &Path, origin: &Origin, ticks: u64) -> io::Result<()> {
+    /// Saves the snapshot to disk, for this and other processes.
+    pub(super) fn save(
+        &self,
+        folder: &Path,
+        origin: &SnapshotOrigin,
+        ticks: u64,
+    ) -> io::Result<()> {
         let partial = folder.with_extension("partial");
         let saved = self.save_in(&partial, origin, ticks).and_then(|()| {
             let _ = fs::remove_dir_all(folder);
@@ -141,13 +145,13 @@ impl Snapshot {
         saved
     }
 
-    fn save_in(&self, folder: &Path, origin: &Origin, ticks: u64) -> io::Result<()> {
+    fn save_in(&self, folder: &Path, origin: &SnapshotOrigin, ticks: u64) -> io::Result<()> {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder)?;
         let bytes = self.memory.metadata()?.len();
-        let kept = File::create(folder.join(MEMORY))?;
-        kept.set_len(bytes)?;
-        let memory = Contents { bytes, crc32: copy(&self.memory, &kept)? };
+        let file = File::create(folder.join(MEMORY))?;
+        file.set_len(bytes)?;
+        let memory = Contents { bytes, crc32: copy(&self.memory, &file)? };
         let mut state = Vec::new();
         io::Read::read_to_end(&mut self.state()?, &mut state)?;
         fs::write(folder.join(STATE), &state)?;
@@ -179,8 +183,8 @@ impl Contents {
     }
 }
 
-/// Why there is no snapshot in a folder: the one beside it that differs least has another origin.
-fn other_origin(folder: &Path, origin: &Origin) -> SnapshotError {
+/// Why there is no snapshot in a folder: compares the origin with that of the most similar snapshot next to it.
+fn other_origin(folder: &Path, origin: &SnapshotOrigin) -> SnapshotError {
     let beside = folder.parent().map(fs::read_dir).and_then(Result::ok);
     let others = beside.into_iter().flatten().flatten();
     let differences = others
@@ -191,29 +195,29 @@ fn other_origin(folder: &Path, origin: &Origin) -> SnapshotError {
     differences.map_or(SnapshotError::Missing, SnapshotError::Origin)
 }
 
-/// Copies all that is not zero, and gives the sum of it and of where it is.
+/// Copies all non-zero chunks. Returns the checksum of the chunks and their offsets.
 fn copy(from: &File, to: &File) -> io::Result<u32> {
     let length = from.metadata()?.len();
     let mut sum = crc32fast::Hasher::new();
-    let (mut buffer, nothing) = (vec![0; PIECE], [0; PIECE]);
+    let (mut buffer, zeros) = (vec![0; CHUNK], [0; CHUNK]);
     let mut at = 0;
     while at < length {
         let data = match seek(from, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // From here on there is none.
+            // No data from here on.
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };
-        at = data - data % PIECE as u64;
+        at = data - data % CHUNK as u64;
         let end = seek(from, SeekFrom::Hole(data))?.min(length);
         while at < end {
-            let size = PIECE.min(usize::try_from(length - at).unwrap_or(PIECE));
-            let piece = &mut buffer[..size];
-            from.read_exact_at(piece, at)?;
-            if *piece != nothing[..size] {
-                to.write_all_at(piece, at)?;
+            let size = CHUNK.min(usize::try_from(length - at).unwrap_or(CHUNK));
+            let chunk = &mut buffer[..size];
+            from.read_exact_at(chunk, at)?;
+            if *chunk != zeros[..size] {
+                to.write_all_at(chunk, at)?;
                 sum.update(&at.to_le_bytes());
-                sum.update(piece);
+                sum.update(chunk);
             }
             at += size as u64;
         }
@@ -236,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_what_it_was() {
+    fn saved_snapshot_loads_unchanged_and_sealed() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a");
-        snapshot().save(&place, &Origin::example(), TICKS).unwrap();
-        let loaded = Snapshot::load(&place, &Origin::example(), TICKS + 100).unwrap();
+        snapshot().save(&place, &SnapshotOrigin::example(), TICKS).unwrap();
+        let loaded = Snapshot::load(&place, &SnapshotOrigin::example(), TICKS + 100).unwrap();
         let mut bytes = [0; 9];
         loaded.memory.read_exact_at(&mut bytes, (3 << 20) - 4).unwrap();
         assert_eq!(&bytes, b"and there");
@@ -249,27 +253,27 @@ mod tests {
             let state = io::read_to_string(loaded.state().unwrap()).unwrap();
             assert_eq!(state, "state");
         }
-        // Not even we can change it.
+        // Sealed: even this process cannot change it.
         assert!(loaded.memory.write_all_at(b"x", 0).is_err());
         assert!(loaded.memory.set_len(0).is_err());
-        // Two pieces and a little beside them.
-        let kept = fs::metadata(place.join(MEMORY)).unwrap();
-        assert!(std::os::unix::fs::MetadataExt::blocks(&kept) * 512 < 1 << 20);
+        // The file is sparse: it takes little more than its non-zero chunks.
+        let saved = fs::metadata(place.join(MEMORY)).unwrap();
+        assert!(std::os::unix::fs::MetadataExt::blocks(&saved) * 512 < 1 << 20);
     }
 
     #[test]
-    fn unusable_snapshot_gives_the_reason() {
+    fn unusable_snapshot_is_rejected_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("a");
-        let fresh = || snapshot().save(&place, &Origin::example(), TICKS).unwrap();
+        let fresh = || snapshot().save(&place, &SnapshotOrigin::example(), TICKS).unwrap();
         let reason = || {
-            let reason = Snapshot::load(&place, &Origin::example(), TICKS).unwrap_err();
+            let reason = Snapshot::load(&place, &SnapshotOrigin::example(), TICKS).unwrap_err();
             fresh();
             reason
         };
         assert!(matches!(reason(), SnapshotError::Missing));
-        let faster = Snapshot::load(&place, &Origin::example(), TICKS * 2).unwrap_err();
-        assert!(matches!(faster, SnapshotError::Speed { kept: TICKS, here: 4_000_000 }));
+        let faster = Snapshot::load(&place, &SnapshotOrigin::example(), TICKS * 2).unwrap_err();
+        assert!(matches!(faster, SnapshotError::Speed { saved: TICKS, here: 4_000_000 }));
         let change = |name: &str| File::options().write(true).open(place.join(name)).unwrap();
         change(MEMORY).write_all_at(b"H", 1000).unwrap();
         assert!(matches!(reason(), SnapshotError::Checksum { file: MEMORY }));
@@ -290,32 +294,39 @@ mod tests {
         fs::remove_file(place.join(ABOUT)).unwrap();
         fs::create_dir(place.join(ABOUT)).unwrap();
         assert!(matches!(reason(), SnapshotError::Read { file: ABOUT, .. }));
-        assert!(Snapshot::load(&place, &Origin::example(), TICKS).is_ok());
+        assert!(Snapshot::load(&place, &SnapshotOrigin::example(), TICKS).is_ok());
     }
 
     #[test]
-    fn snapshot_of_another_origin_names_what_differs() {
+    fn snapshot_of_another_origin_is_rejected_with_the_differences() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |origin: &Origin| folder.path().join(origin.name());
-        let kept = Origin::example();
-        snapshot().save(&place(&kept), &kept, TICKS).unwrap();
-        for part in [Part::Assize, Part::Image, Part::Qemu, Part::Processor, Part::Accelerator] {
-            let origin = Origin::example().with_other(part);
-            // The folder has another name; and where it has the same, the origin is compared all the same.
-            for place in [place(&origin), place(&kept)] {
+        let place = |origin: &SnapshotOrigin| folder.path().join(origin.name());
+        let saved = SnapshotOrigin::example();
+        snapshot().save(&place(&saved), &saved, TICKS).unwrap();
+        for part in [
+            OriginPart::Assize,
+            OriginPart::Image,
+            OriginPart::Qemu,
+            OriginPart::Processor,
+            OriginPart::Accelerator,
+        ] {
+            let origin = SnapshotOrigin::example().with_other(part);
+            // In the folder of that origin, which is missing, and in the folder of the saved snapshot.
+            for place in [place(&origin), place(&saved)] {
                 let reason = Snapshot::load(&place, &origin, TICKS).unwrap_err();
                 assert!(matches!(&reason, SnapshotError::Origin(parts) if *parts == [part]));
-                assert_eq!(reason.to_string(), format!("it was made with another {part}"));
+                assert_eq!(reason.to_string(), format!("created with a different {part}"));
             }
         }
-        // The closest of several is compared; one of another size never.
-        let far = Origin::example().with_other(Part::Qemu).with_other(Part::Image);
+        // Compared with the most similar snapshot, and never with one of another memory size.
+        let far =
+            SnapshotOrigin::example().with_other(OriginPart::Qemu).with_other(OriginPart::Image);
         let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err().to_string();
-        assert_eq!(reason, "it was made with another kernel or root file system, QEMU");
-        let close = far.clone().with_other(Part::Image);
+        assert_eq!(reason, "created with a different kernel or root file system, QEMU");
+        let close = far.clone().with_other(OriginPart::Image);
         snapshot().save(&place(&close), &close, TICKS).unwrap();
         let reason = Snapshot::load(&place(&far), &far, TICKS).unwrap_err();
-        assert!(matches!(reason, SnapshotError::Origin(parts) if parts == [Part::Image]));
+        assert!(matches!(reason, SnapshotError::Origin(parts) if parts == [OriginPart::Image]));
         let mut larger = far;
         larger.megabytes = 8;
         let reason = Snapshot::load(&place(&larger), &larger, TICKS).unwrap_err();

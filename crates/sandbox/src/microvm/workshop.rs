@@ -1,5 +1,4 @@
-//! What machines are made from: the parts, what runs them, and the frozen one of each size. All of it is
-//! made when it is first needed.
+//! Builder of microVMs: finds parts, selects the accelerator, holds a snapshot per memory size; all on first use.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -7,76 +6,78 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use assize_config::{Isolation, Limits};
+use assize_config::{Isolation, SandboxLimits};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::accelerator::{self, Accelerator, Decided, Verdict};
+use super::accelerator::{self, Accelerator, AcceleratorChoice, KvmTestResult};
 use super::emulator::Qemu;
-use super::image::{self, Image, ImageInfo};
+use super::image::{self, VmImage, VmImageInfo};
 use super::snapshot::Snapshot;
-use super::{Options, frozen, layers};
-use crate::backend::Identity;
-use crate::cgroup::Groups;
+use super::{MicrovmOptions, frozen, layers};
+use crate::backend::SandboxIdentity;
+use crate::cgroup::CgroupParents;
 use crate::error::SandboxError;
-use crate::jail::keeper::Others;
+use crate::jail::keeper::DedicatedUsers;
 use crate::memfd::{data_file, read_only, seal};
-use crate::spec::Spec;
+use crate::spec::SandboxSpec;
 
-/// How long KVM may take to prove that a machine starts by it.
-const PROOF: Duration = Duration::from_secs(20);
+/// Time limit of the KVM test.
+const KVM_TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the kernel and the guest need of a machine's memory: some, and a share of it for its account.
-const OWN_MEGABYTES: u64 = 96;
-const SHARE: u64 = 32;
+/// Memory of the guest kernel and the guest agent: a fixed amount, and 1/32 of the memory of the programs.
+const SYSTEM_MEGABYTES: u64 = 96;
+const SYSTEM_FRACTION: u64 = 32;
 
-/// Machines have one of a few sizes, as each size is frozen once.
-const STEP: u64 = 64;
+/// Memory sizes are rounded up to a multiple of this, as each size needs its own snapshot.
+const SIZE_STEP: u64 = 64;
 
-/// How often we look whether somebody else is done.
-const HELD: Duration = Duration::from_millis(50);
+/// Poll interval for the lock of another process.
+const LOCK_POLL: Duration = Duration::from_millis(50);
 
+/// Builder of microVMs.
 #[derive(Debug)]
-pub(super) struct Workshop {
-    pub(super) options: Options,
-    pub(super) users: Others,
-    groups: OnceLock<Groups>,
-    ground: Mutex<Ground>,
-    decided: OnceCell<Decided>,
+pub(super) struct MicrovmBuilder {
+    pub(super) options: MicrovmOptions,
+    pub(super) users: DedicatedUsers,
+    groups: OnceLock<CgroupParents>,
+    state: Mutex<State>,
+    decided: OnceCell<AcceleratorChoice>,
 }
 
-/// What is there already.
+/// Parts and snapshots created so far.
 #[derive(Debug, Default)]
-struct Ground {
-    parts: Option<Arc<Parts>>,
-    /// By megabytes. Whoever comes while one is made waits for it, and for no other.
-    frozen: HashMap<u64, Arc<OnceCell<Arc<Snapshot>>>>,
+struct State {
+    parts: Option<Arc<VmParts>>,
+    /// Snapshots by megabytes. While one is created, only requests for the same size wait.
+    snapshots: HashMap<u64, Arc<OnceCell<Arc<Snapshot>>>>,
 }
 
-/// What is there before any machine is.
+/// Parts that all microVMs need.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct VmParts {
     pub(super) qemu: Qemu,
-    pub(super) image: Image,
-    /// How many thousand ticks the processor counts in a second.
+    pub(super) image: VmImage,
+    /// TSC frequency of the CPU in kHz.
     pub(super) ticks: u64,
+    /// Empty disk for microVMs without layers.
     pub(super) no_layers: File,
 }
 
-/// Machines of one size.
+/// Configuration of microVMs of one memory size.
 #[derive(Debug, Clone)]
-pub(super) struct Make {
-    pub(super) parts: Arc<Parts>,
+pub(super) struct VmConfig {
+    pub(super) parts: Arc<VmParts>,
     pub(super) accelerator: Accelerator,
     pub(super) megabytes: u64,
 }
 
-impl Workshop {
-    pub(super) fn new(options: Options) -> Workshop {
-        Workshop {
+impl MicrovmBuilder {
+    pub(super) fn new(options: MicrovmOptions) -> MicrovmBuilder {
+        MicrovmBuilder {
             options,
-            users: Others::find(),
+            users: DedicatedUsers::find(),
             groups: OnceLock::new(),
-            ground: Mutex::default(),
+            state: Mutex::default(),
             decided: OnceCell::new(),
         }
     }
@@ -89,21 +90,21 @@ impl Workshop {
         self.folder().join("image")
     }
 
-    /// What is known of the image, if there is one.
-    pub(super) fn image(&self) -> Option<ImageInfo> {
+    /// Description of the image, if there is one.
+    pub(super) fn image(&self) -> Option<VmImageInfo> {
         image::info(&self.image_folder())
     }
 
-    pub(super) fn groups(&self) -> &Groups {
-        self.groups.get_or_init(Groups::find)
+    pub(super) fn groups(&self) -> &CgroupParents {
+        self.groups.get_or_init(CgroupParents::find)
     }
 
-    /// What runs machines; known after the first.
-    pub(super) fn decided(&self) -> Option<&Decided> {
+    /// The selected accelerator; known after the first microVM.
+    pub(super) fn decided(&self) -> Option<&AcceleratorChoice> {
         self.decided.get()
     }
 
-    /// Tells whoever waits why that takes a while.
+    /// Shows the user (or logs) a message that explains a delay.
     pub(super) fn say(&self, what: &str) {
         match self.options.say {
             Some(say) => say(what),
@@ -115,28 +116,28 @@ impl Workshop {
         if !cfg!(target_arch = "x86_64") {
             return Err(SandboxError::Unavailable {
                 isolation: Isolation::Microvm,
-                reason: "machines are made for x86-64 processors alone".to_owned(),
+                reason: "only x86-64 CPUs are supported".to_owned(),
                 hint: None,
             });
         }
         Qemu::find(self.options.search.as_deref())
     }
 
-    /// Has everything looked for again.
+    /// Forgets all parts and snapshots, so that they are found or created again.
     pub(super) async fn clear(&self) {
-        *self.ground.lock().await = Ground::default();
+        *self.state.lock().await = State::default();
     }
 
-    pub(super) async fn parts(&self) -> Result<Arc<Parts>, SandboxError> {
-        self.parts_of(&mut *self.ground.lock().await).await
+    pub(super) async fn parts(&self) -> Result<Arc<VmParts>, SandboxError> {
+        self.find_parts(&mut *self.state.lock().await).await
     }
 
-    async fn parts_of(&self, ground: &mut Ground) -> Result<Arc<Parts>, SandboxError> {
-        // What machines were frozen by may be another by now.
-        if ground.parts.as_ref().is_some_and(|parts| !parts.qemu.is_the_same()) {
-            *ground = Ground::default();
+    async fn find_parts(&self, state: &mut State) -> Result<Arc<VmParts>, SandboxError> {
+        // Snapshots are invalid if QEMU was replaced meanwhile.
+        if state.parts.as_ref().is_some_and(|parts| !parts.qemu.is_the_same()) {
+            *state = State::default();
         }
-        if let Some(parts) = &ground.parts {
+        if let Some(parts) = &state.parts {
             return Ok(Arc::clone(parts));
         }
         let no_layers = data_file("assize-no-layers")
@@ -145,56 +146,56 @@ impl Workshop {
                 seal(&file)?;
                 read_only(&file)
             })
-            .map_err(|error| SandboxError::failed("making a disk", error))?;
-        let parts = Arc::new(Parts {
-            image: Image::open(&self.image_folder())?,
+            .map_err(|error| SandboxError::failed("creating an empty disk", error))?;
+        let parts = Arc::new(VmParts {
+            image: VmImage::open(&self.image_folder())?,
             qemu: self.qemu()?,
             ticks: frozen::ticks().await?,
             no_layers,
         });
-        ground.parts = Some(Arc::clone(&parts));
+        state.parts = Some(Arc::clone(&parts));
         Ok(parts)
     }
 
-    /// Machines of a size, and the frozen one that they are copies of.
+    /// The configuration of microVMs of a size, and the snapshot that they are restored from.
     pub(super) async fn frozen(
         &self,
-        identity: &Identity,
+        identity: &SandboxIdentity,
         megabytes: u64,
-    ) -> Result<(Make, Arc<Snapshot>), SandboxError> {
-        let (parts, frozen) = {
-            let mut ground = self.ground.lock().await;
-            let parts = self.parts_of(&mut ground).await?;
-            (parts, Arc::clone(ground.frozen.entry(megabytes).or_default()))
+    ) -> Result<(VmConfig, Arc<Snapshot>), SandboxError> {
+        let (parts, cell) = {
+            let mut state = self.state.lock().await;
+            let parts = self.find_parts(&mut state).await?;
+            (parts, Arc::clone(state.snapshots.entry(megabytes).or_default()))
         };
         let accelerator = self.decide(&parts, identity, megabytes).await.accelerator;
-        let make = Make { parts, accelerator, megabytes };
-        let made = async || self.freeze(&make, identity).await.map(Arc::new);
-        let snapshot = Arc::clone(frozen.get_or_try_init(made).await?);
+        let make = VmConfig { parts, accelerator, megabytes };
+        let create = async || self.freeze(&make, identity).await.map(Arc::new);
+        let snapshot = Arc::clone(cell.get_or_try_init(create).await?);
         Ok((make, snapshot))
     }
 
-    /// Has the next who comes make a frozen machine anew, unless somebody has already.
-    pub(super) async fn forget(&self, make: &Make, stale: &Arc<Snapshot>) {
-        let mut ground = self.ground.lock().await;
-        let known = ground.frozen.get(&make.megabytes).and_then(|frozen| frozen.get());
+    /// Discards a snapshot, so that the next request creates a new one. Does nothing if it was already replaced.
+    pub(super) async fn forget(&self, make: &VmConfig, stale: &Arc<Snapshot>) {
+        let mut state = self.state.lock().await;
+        let known = state.snapshots.get(&make.megabytes).and_then(|cell| cell.get());
         if known.is_some_and(|known| Arc::ptr_eq(known, stale)) {
-            ground.frozen.remove(&make.megabytes);
+            state.snapshots.remove(&make.megabytes);
             let _ = std::fs::remove_dir_all(self.place(make));
         }
     }
 
-    /// What runs machines here: as it is known, or found out now.
+    /// Selects the accelerator; tests KVM if there is no cached result.
     pub(super) async fn decide(
         &self,
-        parts: &Arc<Parts>,
-        identity: &Identity,
+        parts: &Arc<VmParts>,
+        identity: &SandboxIdentity,
         megabytes: u64,
-    ) -> &Decided {
+    ) -> &AcceleratorChoice {
         let found = async || {
             let trouble = match accelerator::obstacle(self.options.kvm) {
                 Some(obstacle) => Some(obstacle),
-                None => match Verdict::read(&self.folder(), &self.circumstances(parts)) {
+                None => match KvmTestResult::read(&self.folder(), &self.circumstances(parts)) {
                     Some(verdict) => verdict.trouble,
                     None => self.try_kvm(parts, identity, megabytes).await,
                 },
@@ -203,73 +204,71 @@ impl Workshop {
                 Some(_) => Accelerator::Emulation,
                 None => Accelerator::Kvm,
             };
-            Decided { accelerator, why_not_kvm: trouble }
+            AcceleratorChoice { accelerator, why_not_kvm: trouble }
         };
         self.decided.get_or_init(found).await
     }
 
-    /// What a verdict about KVM holds for, besides this machine.
-    fn circumstances(&self, parts: &Parts) -> String {
+    /// QEMU and image for which a KVM test result is valid, on this host.
+    fn circumstances(&self, parts: &VmParts) -> String {
         format!("{} / {}", parts.qemu.stamp, parts.image.info.digest)
     }
 
-    /// Lets KVM prove itself: a machine must start by it, be frozen, thawed, and answer, all in time.
-    /// Gives what is wrong with it.
+    /// Tests KVM: a microVM must boot, be saved and restored, and respond in time. Returns the problem, if any.
     async fn try_kvm(
         &self,
-        parts: &Arc<Parts>,
-        identity: &Identity,
+        parts: &Arc<VmParts>,
+        identity: &SandboxIdentity,
         megabytes: u64,
     ) -> Option<String> {
-        self.say(&format!("KVM is tried for the first time, for {PROOF:?} at most"));
-        // Given up, it takes a moment to go, and its name with it.
-        let identity = &Identity { id: format!("{}-kvm", identity.id), ..identity.clone() };
-        let make = Make { parts: Arc::clone(parts), accelerator: Accelerator::Kvm, megabytes };
-        // Not to be taken for slow because somebody else is at work.
+        self.say(&format!("testing KVM for the first time (at most {KVM_TEST_TIMEOUT:?})"));
+        // A separate identity: after a timeout the microVM takes a moment to end, and occupies its name until then.
+        let identity = &SandboxIdentity { id: format!("{}-kvm", identity.id), ..identity.clone() };
+        let make = VmConfig { parts: Arc::clone(parts), accelerator: Accelerator::Kvm, megabytes };
+        // Waits for other processes, whose work must not count against the time limit.
         drop(hold(&self.folder()).await);
-        let proof = async {
+        let test = async {
             let snapshot = self.freeze(&make, identity).await?;
-            let started = self.thaw(&make, &snapshot, identity, &Spec::default()).await?;
+            let started = self.restore(&make, &snapshot, identity, &SandboxSpec::default()).await?;
             started.cell.end().await;
             Ok::<_, SandboxError>(())
         };
-        let proved = tokio::time::timeout(PROOF, proof).await;
-        // What is wrong with this host today says nothing about KVM.
-        let says_nothing = matches!(&proved, Ok(Err(SandboxError::Unavailable { .. })));
-        let trouble = match proved {
+        let tested = tokio::time::timeout(KVM_TEST_TIMEOUT, test).await;
+        // An unavailable backend is a problem of the host, not of KVM: the result is not cached.
+        let inconclusive = matches!(&tested, Ok(Err(SandboxError::Unavailable { .. })));
+        let trouble = match tested {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("no machine starts by it here: {error}")),
+            Ok(Err(error)) => Some(format!("no microVM boots with it: {error}")),
             Err(_) => Some(format!(
-                "no machine starts by it here: none was up within {} seconds",
-                PROOF.as_secs()
+                "no microVM boots with it: timed out after {} s",
+                KVM_TEST_TIMEOUT.as_secs()
             )),
         };
-        if !says_nothing {
+        if !inconclusive {
             let circumstances = self.circumstances(parts);
-            Verdict::new(&circumstances, trouble.clone()).write(&self.folder());
+            KvmTestResult::new(&circumstances, trouble.clone()).write(&self.folder());
         }
         if let Some(trouble) = &trouble {
-            tracing::warn!(trouble, "machines are emulated");
+            tracing::warn!(trouble, "KVM does not work, emulating microVMs");
         }
         trouble
     }
 }
 
-/// The memory of a machine in which programs may use so much.
-pub(super) fn megabytes(limits: &Limits) -> u64 {
+/// Memory size of a microVM whose programs may use the memory of these limits.
+pub(super) fn megabytes(limits: &SandboxLimits) -> u64 {
     let programs = limits.memory.div_ceil(1 << 20);
-    (programs + OWN_MEGABYTES + programs / SHARE).next_multiple_of(STEP)
+    (programs + SYSTEM_MEGABYTES + programs / SYSTEM_FRACTION).next_multiple_of(SIZE_STEP)
 }
 
-/// Keeps other processes from making the same as we do in a folder, until it is let go. Where that cannot be, both
-/// do.
+/// Locks a folder for building until the file is dropped. `None` if locking fails: several processes may then build.
 pub(super) async fn hold(folder: &Path) -> Option<File> {
     let file = File::options().create(true).append(true).open(folder.join("lock")).ok()?;
     loop {
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Some(file),
-            // Nobody tells when it is let go.
-            Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(HELD).await,
+            // Polled, as there is no notification when the lock is released.
+            Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_POLL).await,
             Err(_) => return None,
         }
     }
@@ -280,10 +279,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_has_room_for_its_programs_and_for_itself() {
-        let sized = |memory: u64| megabytes(&Limits { memory: memory << 20, ..Limits::default() });
+    fn memory_size_includes_the_system_and_is_rounded_up() {
+        let sized = |memory: u64| {
+            megabytes(&SandboxLimits { memory: memory << 20, ..SandboxLimits::default() })
+        };
         assert_eq!((sized(16), sized(256), sized(2048)), (128, 384, 2240));
-        // Nearly the same is the same.
+        // Similar limits share a size, and therefore a snapshot.
         assert_eq!(sized(250), sized(256));
     }
 }

@@ -1,4 +1,4 @@
-//! The background task of a pool: it fills the pool, replaces dead sandboxes, and ends idle ones in time.
+//! Background task of a pool: fills it, replaces dead sandboxes, and ends idle sandboxes after the idle timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,26 +12,25 @@ use crate::channel::until;
 use crate::error::SandboxError;
 use crate::sandbox::Sandbox;
 
-/// Pause between a request and the refill: about as long as a short program runs, so that both do not
-/// compete for the processor.
+/// Pause between a request and the refill: about as long as a short program runs, to leave it the CPU.
 const YIELD: Duration = Duration::from_millis(10);
 
-/// How often the pool looks whether memory has become free.
+/// How often the pool checks whether memory has become free.
 const MEMORY_POLL: Duration = Duration::from_secs(5);
 
-/// Makes one sandbox after the other while some are missing, and ends all when none is requested.
+/// Creates one sandbox after the other until the pool is full, and ends all of them after the idle timeout.
 pub(super) async fn keep_filled(shared: Arc<Shared>, stop: CancellationToken) {
     loop {
         let changed = shared.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
         for sandbox in shared.remove_dead() {
-            tracing::warn!(id = sandbox.id(), "an idle sandbox died and is replaced");
+            tracing::warn!(id = sandbox.id(), "replacing an idle sandbox that died");
             sandbox.end().await;
         }
         let lacks = shared.lacks();
         if lacks && shared.has_memory() {
-            // The request that just came goes first.
+            // Leaves the CPU to the request that just took a sandbox.
             let start = shared.lane().used + YIELD;
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -85,7 +84,7 @@ async fn refill(shared: &Shared) {
     };
     if made.is_ok() {
         shared.counters.refill_micros.fetch_add(micros_since(begun), Ordering::Relaxed);
-        // An interpreter that is started later belongs to a refill that was counted.
+        // An interpreter started in an existing sandbox is not a new refill.
         shared.counters.refills.fetch_add(u64::from(!to_the_front), Ordering::Relaxed);
     }
     add(shared, made, to_the_front);
@@ -103,7 +102,7 @@ async fn make_idle(shared: &Shared) -> Result<Sandbox, SandboxError> {
 async fn prepare(shared: &Shared, sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
     match sandbox.prepare().await {
         Ok(()) => Ok(sandbox),
-        // Without Python it still saves the start of the sandbox.
+        // Without Python the idle sandbox still saves its own startup time.
         Err(SandboxError::NoInterpreter(..)) => {
             shared.lane().without_interpreter = true;
             Ok(sandbox)
@@ -125,11 +124,11 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
             } else {
                 lane.idle.push_back(sandbox);
             }
-            // However long it took, the idle time begins now.
+            // The idle timeout starts now, however long the refill took.
             lane.used = Instant::now();
         }
         Err(error) => {
-            tracing::warn!(%error, "the warm pool cannot be refilled");
+            tracing::warn!(%error, "cannot refill the warm pool");
             lane.trouble = Some(error);
         }
     }
@@ -137,7 +136,7 @@ fn add(shared: &Shared, made: Result<Sandbox, SandboxError>, to_the_front: bool)
     shared.changed.notify_waiters();
 }
 
-/// Scales to zero until the next request, unless one came just now.
+/// Ends all idle sandboxes and waits for the next request, unless a request has just arrived.
 async fn shrink(shared: &Shared, stop: &CancellationToken) {
     let idle = {
         let mut lane = shared.lane();

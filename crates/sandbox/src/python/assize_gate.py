@@ -1,7 +1,7 @@
-"""Waits, with what programs commonly use imported, until there is a program to run.
+"""Pre-started interpreter: imports common modules, then waits until the guest agent sends a program to run.
 
-Every module also costs at the end of the interpreter: what takes long to be torn down (dataclasses,
-traceback and all that they bring along) is left to those who need it.
+Every imported module also slows down the interpreter's exit. Modules that are slow to tear down (dataclasses,
+traceback and their dependencies) are therefore left to the programs that need them.
 """
 import bisect, collections, copy, csv, datetime, decimal, enum, functools, gc, heapq  # noqa
 import io, itertools, json, math, operator, os, pathlib, random, re, statistics  # noqa
@@ -12,9 +12,9 @@ CODE = "/tmp/code.py"
 
 
 def rehearse():
-    """Has a child do all that a program does, to its very end.
+    """Runs a trivial program in a forked child, from its start to its exit.
 
-    Where code is translated when it is first met, this is when that is done, and not when somebody waits.
+    An emulated CPU translates code when it is first executed; this moves the translation before the first request.
     """
     child = os.fork()
     if child:
@@ -31,7 +31,7 @@ def rehearse():
 
 def wait():
     gate = int(os.environ["ASSIZE_GATE"])
-    # Nothing that is there now need ever be looked through again: not while it runs, not at its end.
+    # Excludes the current objects from every later garbage collection, also the one at exit.
     gc.collect()
     gc.freeze()
     order = rehearse() if "ASSIZE_REHEARSE" in os.environ else b""
@@ -48,7 +48,7 @@ def wait():
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
     sys.argv[1:] = order["args"]
-    # The folders that were named since the start, after our own, which is about to go.
+    # Adds the folders of the program's PYTHONPATH. Its first entry is our own folder, which sitecustomize removes.
     named = os.environ.get("PYTHONPATH", "").split(":")[1:]
     sys.path[1:1] = [folder for folder in named if folder not in sys.path]
     random.seed()

@@ -1,10 +1,10 @@
-# Run by every interpreter of a sandbox, after its start and before the program under trial.
+# Runs in every Python interpreter of a sandbox, after its startup and before the program.
 import os
 import sys
 
 
 def _begin():
-    # What is printed is seen as it comes, a line at a time.
+    # Line buffering, so that output is visible as it is printed.
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(line_buffering=True)
@@ -12,7 +12,7 @@ def _begin():
         import assize_gate
 
         assize_gate.wait()
-    # We leave as we came. Our own folder is the first of the search path.
+    # Hides our own folder from the program; it is the first entry of the search path and of PYTHONPATH.
     del sys.path[0]
     _, _, rest = os.environ.pop("PYTHONPATH", "").partition(":")
     if rest:

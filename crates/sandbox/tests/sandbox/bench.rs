@@ -1,22 +1,23 @@
-//! A backend to test, a folder for its records, and short ways to say what is tested.
+//! Test bench: a backend under test with a temporary manager, and helpers to run programs.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_config::{Isolation, Limits};
+use assize_config::{Isolation, SandboxLimits};
 use assize_sandbox::docker::Docker;
 use assize_sandbox::microvm::{self, Microvm};
 use assize_sandbox::{
-    Backend, Command, Finished, Interpreter, Language, Manager, Sandbox, SandboxError, Spec,
+    Backend, FinishedProgram, Interpreter, Language, ProgramCommand, Sandbox, SandboxError,
+    SandboxManager, SandboxSpec,
 };
 use assize_testkit::cache_folder;
 
-/// The backend, or why there is none.
+/// The backend, or why it is not available.
 pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, String> {
     let search = std::env::var_os("PATH");
     match isolation {
         Isolation::Jail => {
-            // Not a version manager's: it takes longer to say which it is than a test does.
+            // Prefer the system's Python: asking a version manager for its Python takes longer than a test.
             let python = Some(Path::new("/usr/bin/python3")).filter(|path| path.exists());
             let found = Language::ALL.into_iter().filter_map(|language| {
                 let named = python.filter(|_| language == Language::Python);
@@ -27,7 +28,7 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
         Isolation::Docker => {
             let docker = Docker::new(Vec::new());
             let found = docker.probe().await.map_err(|error| error.to_string())?;
-            found.image.map_err(|reason| format!("the image: {reason}"))?;
+            found.image.map_err(|reason| format!("no sandbox image: {reason}"))?;
             Ok(Arc::new(docker))
         }
         Isolation::Microvm => {
@@ -38,37 +39,42 @@ pub(crate) async fn backend(isolation: Isolation) -> Result<Arc<dyn Backend>, St
     }
 }
 
-/// How much longer programs may take in a machine that is emulated.
-const SLOWER: u32 = 6;
+/// Timeout factor in an emulated microVM.
+const EMULATION_SLOWDOWN: u32 = 6;
 
-/// Set where the tests themselves run in a machine.
-const WITHIN: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
+/// Environment variable that is set if the tests themselves run in a microVM.
+const INSIDE_MICROVM: &str = "ASSIZE_TEST_WITHIN_A_MACHINE";
 
-/// Machines, from where the program itself keeps what they are made from.
+/// MicroVM backend with assize's default cache folder.
 pub(crate) fn microvm() -> Microvm {
     Microvm::new(microvm_options(&cache_folder()))
 }
 
-/// Options for microVMs made from what is in a cache folder.
-pub(crate) fn microvm_options(cache: &Path) -> microvm::Options {
+/// MicroVM options for a cache folder.
+pub(crate) fn microvm_options(cache: &Path) -> microvm::MicrovmOptions {
     let search = std::env::var_os("PATH");
-    microvm::Options { cache: cache.to_owned(), search, ..microvm::Options::default() }
+    microvm::MicrovmOptions {
+        cache: cache.to_owned(),
+        search,
+        ..microvm::MicrovmOptions::default()
+    }
 }
 
-/// As many, or fewer where the tests themselves run in a machine.
+/// Returns `count`, or a tenth of it if the tests themselves run in a microVM.
 pub(crate) fn many(count: usize) -> usize {
-    if std::env::var_os(WITHIN).is_some() { count / 10 } else { count }
+    if std::env::var_os(INSIDE_MICROVM).is_some() { count / 10 } else { count }
 }
 
 pub(crate) struct Bench {
-    pub(crate) manager: Manager,
+    pub(crate) manager: SandboxManager,
     pub(crate) folder: Arc<tempfile::TempDir>,
 }
 
 impl Bench {
     pub(crate) async fn new(backend: Arc<dyn Backend>) -> Bench {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let manager = Manager::open(folder.path().join("makers"), backend, &[]).await.unwrap();
+        let manager =
+            SandboxManager::open(folder.path().join("makers"), backend, &[]).await.unwrap();
         Bench { manager, folder }
     }
 
@@ -76,39 +82,40 @@ impl Bench {
         self.with(|_| {}).await
     }
 
-    pub(crate) async fn with(&self, change: impl FnOnce(&mut Limits)) -> Sandbox {
-        let mut spec = Spec::default();
+    pub(crate) async fn with(&self, change: impl FnOnce(&mut SandboxLimits)) -> Sandbox {
+        let mut spec = SandboxSpec::default();
         change(&mut spec.limits);
-        if self.manager.isolation() == Isolation::Microvm || std::env::var_os(WITHIN).is_some() {
-            // A processor that is imitated takes its time.
+        let inside_microvm = std::env::var_os(INSIDE_MICROVM).is_some();
+        if self.manager.isolation() == Isolation::Microvm || inside_microvm {
+            // An emulated CPU is slow.
             spec.limits.cpu_millis = 1000;
-            spec.limits.wall *= SLOWER;
+            spec.limits.wall *= EMULATION_SLOWDOWN;
         }
         self.manager.make(spec).await.unwrap()
     }
 
-    /// Runs a piece of Python in a sandbox of its own.
-    pub(crate) async fn python(&self, code: &str) -> Finished {
+    /// Runs Python code in a new sandbox.
+    pub(crate) async fn python(&self, code: &str) -> FinishedProgram {
         python(&self.sandbox().await, code).await
     }
 }
 
-/// Runs a piece of Python.
-pub(crate) async fn python(sandbox: &Sandbox, code: &str) -> Finished {
-    try_python(sandbox, code, Command::default()).await.unwrap()
+/// Runs Python code in a sandbox.
+pub(crate) async fn python(sandbox: &Sandbox, code: &str) -> FinishedProgram {
+    try_python(sandbox, code, ProgramCommand::default()).await.unwrap()
 }
 
 pub(crate) async fn try_python(
     sandbox: &Sandbox,
     code: &str,
-    command: Command,
-) -> Result<Finished, SandboxError> {
+    command: ProgramCommand,
+) -> Result<FinishedProgram, SandboxError> {
     sandbox.run(Language::Python, code.as_bytes(), command).await?.finish().await
 }
 
-pub(crate) async fn shell(sandbox: &Sandbox, script: &str) -> Finished {
+pub(crate) async fn shell(sandbox: &Sandbox, script: &str) -> FinishedProgram {
     sandbox
-        .exec(Command::new("/bin/sh").args(["-c", script]))
+        .exec(ProgramCommand::new("/bin/sh").args(["-c", script]))
         .await
         .unwrap()
         .finish()
@@ -120,7 +127,7 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Runs a test for a backend, if there is one.
+/// Runs a test with a backend, or skips it if the backend is not available.
 pub(crate) async fn run<F: Future<Output = ()>>(
     isolation: Isolation,
     test: impl FnOnce(Bench) -> F,
@@ -128,7 +135,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(
     match backend(isolation).await {
         Ok(backend) => {
             let bench = Bench::new(backend).await;
-            // A test that uses nothing but the manager needs it all the same.
+            // Keeps the folder alive for tests that move only the manager out of the bench.
             let _folder = Arc::clone(&bench.folder);
             test(bench).await;
         }
@@ -136,7 +143,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
+#[expect(clippy::print_stderr, reason = "the test log shows which tests are skipped")]
 pub(crate) fn skip(isolation: Isolation, reason: &str) {
     let required = std::env::var("ASSIZE_TEST_REQUIRE").unwrap_or_default();
     assert!(

@@ -1,5 +1,5 @@
-//! What every sandbox must do, whatever its walls are made of, and what only some can get wrong.
-#![expect(clippy::unwrap_used, reason = "tests")]
+//! Sandbox tests: a conformance suite for all backends, and tests of single backends, pools and the manager.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod bench;
 mod conformance;

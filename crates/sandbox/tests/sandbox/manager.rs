@@ -1,19 +1,19 @@
-//! Names, labels, time to live, and sandboxes of other processes.
+//! Tests of the sandbox manager: names, labels, time to live, sandboxes of other processes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{Command, Key, Manager, SandboxError, Spec};
+use assize_sandbox::{ProgramCommand, SandboxError, SandboxKey, SandboxManager, SandboxSpec};
 
 use crate::bench::{Bench, backend, run, shell, text};
 
-fn key(run: Option<&str>, name: &str) -> Key {
-    Key::new(run, name).unwrap()
+fn key(run: Option<&str>, name: &str) -> SandboxKey {
+    SandboxKey::new(run, name).unwrap()
 }
 
-fn labelled(labels: &[(&str, &str)]) -> Spec {
-    Spec { labels: labels_of(labels), ..Spec::default() }
+fn labelled(labels: &[(&str, &str)]) -> SandboxSpec {
+    SandboxSpec { labels: labels_of(labels), ..SandboxSpec::default() }
 }
 
 fn labels_of(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -21,21 +21,21 @@ fn labels_of(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_means_one_sandbox_within_its_run() {
+async fn name_is_unique_within_its_run() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (one, two) =
             (key(Some("run-1"), "negotiate-nvda-m1"), key(Some("run-2"), "negotiate-nvda-m1"));
-        let first = bench.manager.create_if_not_exists(&one, Spec::default()).await.unwrap();
+        let first = bench.manager.create_if_not_exists(&one, SandboxSpec::default()).await.unwrap();
         first.write("/workspace/mark", b"one").await.unwrap();
-        let again = bench.manager.create_if_not_exists(&one, Spec::default()).await.unwrap();
+        let again = bench.manager.create_if_not_exists(&one, SandboxSpec::default()).await.unwrap();
         assert_eq!(again.read("/workspace/mark", 10).await.unwrap(), b"one");
-        let other = bench.manager.create_if_not_exists(&two, Spec::default()).await.unwrap();
+        let other = bench.manager.create_if_not_exists(&two, SandboxSpec::default()).await.unwrap();
         assert!(other.read("/workspace/mark", 10).await.is_err());
         assert!(bench.manager.delete(&two).await.unwrap());
         assert!(!bench.manager.delete(&two).await.unwrap());
         assert!(bench.manager.get(&two).await.unwrap().is_none());
         assert_eq!(first.read("/workspace/mark", 10).await.unwrap(), b"one");
-        let mut wider = Spec::default();
+        let mut wider = SandboxSpec::default();
         wider.limits.memory *= 2;
         let error = bench.manager.create_if_not_exists(&one, wider).await.unwrap_err();
         assert!(matches!(error, SandboxError::Different(_)));
@@ -45,9 +45,9 @@ async fn a_name_means_one_sandbox_within_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_ask_for_one_name_get_one_sandbox() {
+async fn concurrent_creates_of_one_name_share_a_sandbox() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let other = Manager::open(
+        let other = SandboxManager::open(
             bench.folder.path().join("makers"),
             backend(Isolation::Jail).await.unwrap(),
             &[],
@@ -55,15 +55,16 @@ async fn many_who_ask_for_one_name_get_one_sandbox() {
         .await
         .unwrap();
         let key = key(None, "shared");
-        let asks = (0..10).map(|index| {
+        let creates = (0..10).map(|index| {
             let manager = if index % 2 == 0 { &bench.manager } else { &other };
             let key = &key;
             async move {
-                let sandbox = manager.create_if_not_exists(key, Spec::default()).await.unwrap();
+                let sandbox =
+                    manager.create_if_not_exists(key, SandboxSpec::default()).await.unwrap();
                 shell(&sandbox, "echo x >> /workspace/count").await;
             }
         });
-        futures_util::future::join_all(asks).await;
+        futures_util::future::join_all(creates).await;
         let found = other.get(&key).await.unwrap().unwrap();
         assert_eq!(found.read("/workspace/count", 100).await.unwrap().len(), 20);
         assert_eq!(bench.manager.list(&BTreeMap::new()).unwrap().len(), 1);
@@ -72,12 +73,13 @@ async fn many_who_ask_for_one_name_get_one_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_goes_away_while_a_sandbox_is_made_leaves_it_to_the_next() {
+async fn cancelled_create_does_not_block_the_next() {
     run(Isolation::Jail, |bench: Bench| async move {
         let key = key(None, "left");
-        let made = bench.manager.create_if_not_exists(&key, Spec::default());
-        assert!(tokio::time::timeout(Duration::from_micros(1), made).await.is_err());
-        let sandbox = bench.manager.create_if_not_exists(&key, Spec::default()).await.unwrap();
+        let create = bench.manager.create_if_not_exists(&key, SandboxSpec::default());
+        assert!(tokio::time::timeout(Duration::from_micros(1), create).await.is_err());
+        let sandbox =
+            bench.manager.create_if_not_exists(&key, SandboxSpec::default()).await.unwrap();
         assert_eq!(text(&shell(&sandbox, "echo there").await.stdout), "there\n");
         assert!(bench.manager.delete(&key).await.unwrap());
     })
@@ -85,10 +87,10 @@ async fn whoever_goes_away_while_a_sandbox_is_made_leaves_it_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandboxes_are_listed_by_their_labels() {
+async fn list_filters_by_labels() {
     run(Isolation::Jail, |bench: Bench| async move {
         let labels = [("ticker", "NVDA"), ("move", "m1")];
-        let spec = Spec { region: Some("here".to_owned()), ..labelled(&labels) };
+        let spec = SandboxSpec { region: Some("here".to_owned()), ..labelled(&labels) };
         bench.manager.create_if_not_exists(&key(Some("r"), "a"), spec).await.unwrap();
         bench
             .manager
@@ -107,11 +109,12 @@ async fn sandboxes_are_listed_by_their_labels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_goes_when_its_time_is_up() {
+async fn sandbox_ends_after_its_time_to_live() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let spec = Spec { time_to_live: Some(Duration::from_secs(1)), ..Spec::default() };
+        let spec =
+            SandboxSpec { time_to_live: Some(Duration::from_secs(1)), ..SandboxSpec::default() };
         let sandbox = bench.manager.create_if_not_exists(&key(None, "short"), spec).await.unwrap();
-        let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+        let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
         assert!(matches!(running.finish().await, Err(SandboxError::Broke(_))));
         bench.manager.until_empty().await;
         assert!(bench.manager.list(&BTreeMap::new()).unwrap().is_empty());
@@ -120,9 +123,9 @@ async fn a_sandbox_goes_when_its_time_is_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sandbox_of_another_maker_is_used_as_ones_own() {
+async fn sandbox_of_another_process_is_usable() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let other = Manager::open(
+        let other = SandboxManager::open(
             bench.folder.path().join("makers"),
             backend(Isolation::Jail).await.unwrap(),
             &[],
@@ -130,14 +133,14 @@ async fn the_sandbox_of_another_maker_is_used_as_ones_own() {
         .await
         .unwrap();
         let key = key(None, "theirs");
-        let mut spec = Spec::default();
+        let mut spec = SandboxSpec::default();
         spec.limits.output = 64 << 20;
         other.create_if_not_exists(&key, spec).await.unwrap();
         let sandbox = bench.manager.get(&key).await.unwrap().unwrap();
         sandbox.write("/workspace/data", &vec![b'z'; 2_000_000]).await.unwrap();
         assert_eq!(sandbox.read("/workspace/data", 3_000_000).await.unwrap().len(), 2_000_000);
-        // More than all windows hold, in both directions.
-        let running = sandbox.exec(Command::new("/bin/cat").stdin(true)).await.unwrap();
+        // More than the flow-control windows hold, in both directions.
+        let running = sandbox.exec(ProgramCommand::new("/bin/cat").stdin(true)).await.unwrap();
         let stdin = running.stdin();
         let writer = tokio::spawn(async move {
             for _ in 0..50 {
@@ -148,10 +151,11 @@ async fn the_sandbox_of_another_maker_is_used_as_ones_own() {
         let done = running.finish().await.unwrap();
         writer.await.unwrap();
         assert_eq!((done.stdout.len(), done.outcome.exit_code), (5_000_000, Some(0)));
-        let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+        let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
         running.signal(15).await.unwrap();
         assert_eq!(running.finish().await.unwrap().outcome.signal, Some(15));
-        let wait = Command::new("/bin/sleep").args(["1000"]).wall(Duration::from_millis(100));
+        let wait =
+            ProgramCommand::new("/bin/sleep").args(["1000"]).wall(Duration::from_millis(100));
         assert!(sandbox.exec(wait).await.unwrap().finish().await.unwrap().outcome.timed_out);
         assert!(bench.manager.delete(&key).await.unwrap());
         assert!(other.list(&BTreeMap::new()).unwrap().is_empty());
@@ -162,7 +166,7 @@ async fn the_sandbox_of_another_maker_is_used_as_ones_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_jail_is_left_on_the_host() {
+async fn ended_jail_leaves_no_cgroups() {
     run(Isolation::Jail, |bench: Bench| async move {
         let sandbox = bench.sandbox().await;
         let done = shell(&sandbox, "sleep 1000 & echo $!; cat /proc/self/mountinfo | wc -l").await;

@@ -1,5 +1,4 @@
-//! What only machines can get wrong: copies that are too much alike, what was kept and is damaged, a guest
-//! that means ill, and an emulator that is left behind.
+//! Tests of the microVM backend only: copies of a snapshot, damaged snapshots, hostile guests, leftover emulators.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use assize_config::Isolation;
-use assize_sandbox::microvm::{Accelerator, Kvm, Microvm, Options, Sources};
+use assize_sandbox::microvm::{Accelerator, KvmMode, Microvm, MicrovmOptions, VmImageSources};
 use assize_sandbox::{
-    Backend, Command, Event, Identity, Layer, Manager, PoolOptions, Sandbox, SandboxError, Spec,
+    Backend, PoolOptions, ProgramCommand, ProgramEvent, Sandbox, SandboxError, SandboxIdentity,
+    SandboxLayer, SandboxManager, SandboxSpec,
 };
 use assize_testkit::cache_folder;
 use serde_json::{Value, json};
@@ -22,19 +22,19 @@ use tokio::task::JoinSet;
 
 use crate::bench::{microvm, microvm_options, python, skip, text};
 
-/// Set for the process that makes a machine and is then killed.
+/// Environment variable of the test process that starts microVMs and is then killed.
 const KILLED: &str = "ASSIZE_TEST_KILLED_MACHINES";
 
-/// Set where all counts are the full ones.
+/// Environment variable that selects the full test counts.
 const FULL: &str = "ASSIZE_TEST_FULL";
 
-/// A small count, or the full one.
+/// Returns `small`, or `full` in a full test run.
 fn count(small: usize, full: usize) -> usize {
     if std::env::var_os(FULL).is_some() { full } else { small }
 }
 
-/// Whether there are machines here; said, if not.
-fn is_there() -> bool {
+/// Whether microVMs are available; reports a skipped test if not.
+fn is_available() -> bool {
     match microvm().is_ready() {
         Ok(()) => true,
         Err(error) => {
@@ -44,73 +44,74 @@ fn is_there() -> bool {
     }
 }
 
-/// What only root can try.
-#[expect(clippy::print_stderr, reason = "a test that does not run says so")]
-fn pass_over(reason: &str) {
+/// Reports a skipped test, for example because it needs root.
+#[expect(clippy::print_stderr, reason = "the test log shows which tests are skipped")]
+fn print_skipped(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// A cache that has the image and nothing else.
+/// Cache folder with the image, but without snapshots.
 fn fresh_cache() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
+    link_image(folder.path());
     folder
 }
 
-fn furnish(cache: &Path) {
+fn link_image(cache: &Path) {
     fs::create_dir_all(cache.join("microvm")).unwrap();
     let image = cache_folder().join("microvm/image");
     std::os::unix::fs::symlink(image, cache.join("microvm/image")).unwrap();
 }
 
-fn machines(cache: &Path, change: impl FnOnce(&mut Options)) -> Arc<Microvm> {
+fn microvms(cache: &Path, change: impl FnOnce(&mut MicrovmOptions)) -> Arc<Microvm> {
     let mut options = microvm_options(cache);
     change(&mut options);
     Arc::new(Microvm::new(options))
 }
 
-/// A name under which only the machines of one test are found.
+/// Unique name, by which a test finds its own microVMs.
 fn maker() -> String {
-    format!("machines-{:08x}", fastrand::u32(..))
+    format!("microvms-{:08x}", fastrand::u32(..))
 }
 
-async fn start(machines: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
-    start_by(&maker(), machines).await
+async fn start(microvms: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
+    start_by(&maker(), microvms).await
 }
 
-async fn start_by(maker: &str, machines: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
-    let mut spec = Spec::default();
+async fn start_by(maker: &str, microvms: &Arc<Microvm>) -> Result<Sandbox, SandboxError> {
+    let mut spec = SandboxSpec::default();
     spec.limits.cpu_millis = 1000;
-    start_as(maker, machines, spec).await
+    start_as(maker, microvms, spec).await
 }
 
 async fn start_as(
     maker: &str,
-    machines: &Arc<Microvm>,
-    spec: Spec,
+    microvms: &Arc<Microvm>,
+    spec: SandboxSpec,
 ) -> Result<Sandbox, SandboxError> {
-    let backend: Arc<dyn Backend> = machines.clone();
-    let identity = Identity { maker: maker.to_owned(), id: format!("{:08x}", fastrand::u32(..)) };
+    let backend: Arc<dyn Backend> = microvms.clone();
+    let identity =
+        SandboxIdentity { maker: maker.to_owned(), id: format!("{:08x}", fastrand::u32(..)) };
     Sandbox::start(backend, &identity, spec).await
 }
 
-/// The emulators of a maker, by their numbers.
+/// Process ids of the emulators that a maker (the process that starts them) owns.
 fn emulators(maker: &str) -> BTreeSet<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     all.filter(|pid| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&words).contains(&format!("\0assize-{maker}-"))
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&format!("\0assize-{maker}-"))
     })
     .collect()
 }
 
 async fn echo(sandbox: &Sandbox) {
-    let done = sandbox.exec(Command::new("/bin/echo").args(["here"])).await.unwrap();
+    let done = sandbox.exec(ProgramCommand::new("/bin/echo").args(["here"])).await.unwrap();
     assert_eq!(text(&done.finish().await.unwrap().stdout), "here\n");
 }
 
-/// The emulators that another process has started.
+/// Process ids of the emulators that another process has started.
 fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
     let parent = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -131,19 +132,19 @@ fn emulators_of(ancestor: u32) -> BTreeSet<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn copies_share_no_randomness_and_know_the_time() {
-    if !is_there() {
+async fn copies_share_no_randomness_and_have_the_right_time() {
+    if !is_available() {
         return;
     }
-    let machines = Arc::new(microvm());
-    let (one, two) = tokio::join!(start(&machines), start(&machines));
+    let microvms = Arc::new(microvm());
+    let (one, two) = tokio::join!(start(&microvms), start(&microvms));
     let code = "import os, random, uuid, secrets, time\n\
                 print(os.urandom(8).hex(), random.random(), uuid.uuid4(), secrets.token_hex(), hash('x'), \
                 id(object()), os.urandom(8).hex(), open('/dev/random', 'rb').read(8).hex())\n\
                 print(time.time())";
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for sandbox in [one.unwrap(), two.unwrap()] {
-        // Before anything else has passed the time in there.
+        // The first program of the copy, so that its clock is read right after the restore.
         let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let done = python(&sandbox, code).await;
         let after = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -151,21 +152,21 @@ async fn copies_share_no_randomness_and_know_the_time() {
         let clock: f64 = clock.parse().unwrap();
         let (early, late) = (before.as_secs_f64() - 1.0, after.as_secs_f64() + 1.0);
         assert!(early < clock && clock < late, "{early} {clock} {late}");
-        told.push(random.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        printed.push(random.split(' ').map(str::to_owned).collect::<Vec<_>>());
     }
-    for (index, (one, two)) in told[0].iter().zip(&told[1]).enumerate() {
-        assert_ne!(one, two, "the value {index}");
+    for (index, (one, two)) in printed[0].iter().zip(&printed[1]).enumerate() {
+        assert_ne!(one, two, "value {index} is the same in both copies");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_starts_from_nothing_every_time() {
-    if !is_there() {
+async fn start_without_a_snapshot_succeeds_every_time() {
+    if !is_available() {
         return;
     }
     for attempt in 0..count(3, 20) {
         let cache = fresh_cache();
-        let sandbox = start(&machines(cache.path(), |_| {})).await;
+        let sandbox = start(&microvms(cache.path(), |_| {})).await;
         let sandbox = sandbox.unwrap_or_else(|error| panic!("attempt {attempt}: {error}"));
         echo(&sandbox).await;
         sandbox.end().await;
@@ -173,16 +174,16 @@ async fn a_machine_starts_from_nothing_every_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_thawed_at_once_and_held() {
-    if !is_there() {
+async fn many_microvms_are_restored_concurrently() {
+    if !is_available() {
         return;
     }
-    let machines = Arc::new(microvm());
+    let microvms = Arc::new(microvm());
     let mut starting = JoinSet::new();
     let maker = maker();
     for _ in 0..count(8, 30) {
-        let (machines, maker) = (Arc::clone(&machines), maker.clone());
-        starting.spawn(async move { start_by(&maker, &machines).await });
+        let (microvms, maker) = (Arc::clone(&microvms), maker.clone());
+        starting.spawn(async move { start_by(&maker, &microvms).await });
     }
     let held: Vec<Sandbox> =
         starting.join_all().await.into_iter().collect::<Result<_, _>>().unwrap();
@@ -197,13 +198,14 @@ async fn many_are_thawed_at_once_and_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_to_be_taken_has_an_interpreter() {
-    if !is_there() {
+async fn pooled_microvm_has_a_prepared_interpreter() {
+    if !is_available() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let manager = Manager::open(folder.path().to_owned(), Arc::new(microvm()), &[]).await.unwrap();
-    let mut spec = Spec::default();
+    let manager =
+        SandboxManager::open(folder.path().to_owned(), Arc::new(microvm()), &[]).await.unwrap();
+    let mut spec = SandboxSpec::default();
     spec.limits.cpu_millis = 1000;
     let options = PoolOptions { size: 2, ..PoolOptions::default() };
     let pool = manager.pool(spec.clone(), options);
@@ -220,7 +222,7 @@ async fn the_next_to_be_taken_has_an_interpreter() {
     pool.close().await;
 }
 
-/// Log of this thread, for as long as the guard lives.
+/// Captures the log of this thread while the guard from `start` lives.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -261,18 +263,18 @@ impl std::io::Write for Log {
     }
 }
 
-/// On one thread, so that the log is that of this test alone.
+/// Runs on one thread, so that the captured log contains only this test.
 #[tokio::test]
-async fn unusable_snapshot_is_replaced_and_the_log_says_why() {
-    if !is_there() {
+async fn unusable_snapshot_is_replaced_and_the_reason_logged() {
+    if !is_available() {
         return;
     }
     let log = Log::default();
     let _logging = log.start();
     let cache = fresh_cache();
     let snapshots = cache.path().join("microvm/snapshots");
-    start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
-    assert_eq!(log.reasons(), ["there is none"]);
+    start(&microvms(cache.path(), |_| {})).await.unwrap().end().await;
+    assert_eq!(log.reasons(), ["not found"]);
     let folder = || -> PathBuf {
         let folders: Vec<_> = fs::read_dir(&snapshots).unwrap().flatten().collect();
         assert_eq!(folders.len(), 1, "{folders:?}");
@@ -281,12 +283,12 @@ async fn unusable_snapshot_is_replaced_and_the_log_says_why() {
     let kept = |name: &str| folder().join(name);
     let made = || fs::metadata(kept("snapshot.json")).unwrap().modified().unwrap();
     let first = made();
-    // Whole, it is used.
-    start(&machines(cache.path(), |_| {})).await.unwrap().end().await;
+    // An intact snapshot is used.
+    start(&microvms(cache.path(), |_| {})).await.unwrap().end().await;
     assert_eq!((made(), log.reasons()), (first, vec![]));
     let restarted = async || {
         let before = made();
-        let sandbox = start(&machines(cache.path(), |_| {})).await.unwrap();
+        let sandbox = start(&microvms(cache.path(), |_| {})).await.unwrap();
         echo(&sandbox).await;
         sandbox.end().await;
         assert_ne!(made(), before);
@@ -301,53 +303,53 @@ async fn unusable_snapshot_is_replaced_and_the_log_says_why() {
         byte[0] != 0
     });
     memory.write_all_at(&[!byte[0]], offset.unwrap()).unwrap();
-    assert_eq!(restarted().await, "the checksum of `memory` is wrong");
+    assert_eq!(restarted().await, "wrong checksum of `memory`");
     fs::File::options().write(true).open(kept("state")).unwrap().set_len(1000).unwrap();
     let cut = restarted().await;
     assert!(cut.starts_with("`state` has 1000 bytes instead of "), "{cut}");
-    // Whole by all that is known, and still of no use to QEMU; `reasons` has the load and the restore.
+    // The checksum is right, but QEMU cannot load it; `reasons` has both attempts.
     let mut about: Value =
         serde_json::from_slice(&fs::read(kept("snapshot.json")).unwrap()).unwrap();
     about["state"] = json!({"bytes": 21, "crc32": 1_801_018_493});
     fs::write(kept("state"), "nothing that it knows").unwrap();
     fs::write(kept("snapshot.json"), about.to_string()).unwrap();
     let before = made();
-    echo(&start(&machines(cache.path(), |_| {})).await.unwrap()).await;
+    echo(&start(&microvms(cache.path(), |_| {})).await.unwrap()).await;
     assert_ne!(made(), before);
     assert!(fs::metadata(kept("state")).unwrap().len() > 1000);
     let reasons = log.reasons();
     assert!(reasons[0].starts_with("QEMU "), "{reasons:?}");
-    assert_eq!(reasons[1..], ["there is none"]);
-    // Another version of assize made the only one there is. It stays, for that version may be used again.
+    assert_eq!(reasons[1..], ["not found"]);
+    // A snapshot of another version of assize is not used, but kept, because that version may be used again.
     let other = snapshots.join("0123456789ab-384");
     fs::rename(folder(), &other).unwrap();
     let mut about: Value =
         serde_json::from_slice(&fs::read(other.join("snapshot.json")).unwrap()).unwrap();
     about["origin"]["assize"] = json!("another");
     fs::write(other.join("snapshot.json"), about.to_string()).unwrap();
-    echo(&start(&machines(cache.path(), |_| {})).await.unwrap()).await;
-    assert_eq!(log.reasons(), ["it was made with another version of assize"]);
+    echo(&start(&microvms(cache.path(), |_| {})).await.unwrap()).await;
+    assert_eq!(log.reasons(), ["created with a different version of assize"]);
     assert_eq!(fs::read_dir(&snapshots).unwrap().count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_are_thawed_from_a_disk_that_was_not_read_before() {
-    if !is_there() {
+async fn snapshot_is_restored_with_a_cold_page_cache() {
+    if !is_available() {
         return;
     }
     start(&Arc::new(microvm())).await.unwrap().end().await;
-    // Written first, so that all of it can be let go.
+    // Only written pages can be dropped from the page cache.
     std::process::Command::new("sync").status().unwrap();
     if let Err(error) = fs::write("/proc/sys/vm/drop_caches", "3") {
-        return pass_over(&format!("what is cached cannot be dropped: {error}"));
+        return print_skipped(&format!("cannot drop the page cache: {error}"));
     }
     let sandbox = start(&Arc::new(microvm())).await.unwrap();
     echo(&sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_keeps_no_machine_from_starting() {
-    if !is_there() {
+async fn microvm_starts_on_a_full_disk() {
+    if !is_available() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -357,12 +359,12 @@ async fn a_full_disk_keeps_no_machine_from_starting() {
         .stderr(Stdio::null())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        return pass_over("no small disk can be mounted");
+        return print_skipped("cannot mount a small tmpfs");
     }
-    furnish(folder.path());
-    let machines = machines(folder.path(), |_| {});
+    link_image(folder.path());
+    let microvms = microvms(folder.path(), |_| {});
     for _ in 0..2 {
-        let sandbox = start(&machines).await.unwrap();
+        let sandbox = start(&microvms).await.unwrap();
         echo(&sandbox).await;
         sandbox.end().await;
     }
@@ -373,92 +375,93 @@ async fn a_full_disk_keeps_no_machine_from_starting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_is_given_up_leaves_nothing() {
-    if !is_there() {
+async fn cancelled_start_leaves_no_emulator() {
+    if !is_available() {
         return;
     }
-    let machines = Arc::new(microvm());
-    start(&machines).await.unwrap().end().await;
+    let microvms = Arc::new(microvm());
+    start(&microvms).await.unwrap().end().await;
     let maker = maker();
     for millis in [1, 5, 10, 20, 40, 80, 120] {
-        let started = start_by(&maker, &machines);
+        let started = start_by(&maker, &microvms);
         let _ = tokio::time::timeout(Duration::from_millis(millis), started).await;
     }
     until(|| emulators(&maker).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_start_that_is_given_up_serves_the_next() {
-    if !is_there() {
+async fn cancelled_first_start_still_creates_the_snapshot() {
+    if !is_available() {
         return;
     }
     let cache = fresh_cache();
-    let (machines, maker) = (machines(cache.path(), |_| {}), maker());
-    let given_up = tokio::time::timeout(Duration::from_millis(200), start_by(&maker, &machines));
-    assert!(given_up.await.is_err(), "a machine started from nothing in no time");
+    let (microvms, maker) = (microvms(cache.path(), |_| {}), maker());
+    let given_up = tokio::time::timeout(Duration::from_millis(200), start_by(&maker, &microvms));
+    assert!(given_up.await.is_err(), "the first start took less than 200 ms");
     let snapshots = cache.path().join("microvm/snapshots");
-    until(|| fs::read_dir(&snapshots).is_ok_and(is_whole)).await;
+    until(|| fs::read_dir(&snapshots).is_ok_and(is_complete)).await;
     until(|| emulators(&maker).is_empty()).await;
     let made = || fs::metadata(&snapshots).unwrap().modified().unwrap();
     let first = made();
-    echo(&start_by(&maker, &machines).await.unwrap()).await;
-    assert_eq!(made(), first, "it was started once more");
+    echo(&start_by(&maker, &microvms).await.unwrap()).await;
+    assert_eq!(made(), first, "a second snapshot was created");
 }
 
-/// Whether a machine was kept, and nothing is half done.
-fn is_whole(snapshots: fs::ReadDir) -> bool {
+/// Whether there is a snapshot and no temporary folder.
+fn is_complete(snapshots: fs::ReadDir) -> bool {
     let mut names = snapshots.flatten().map(|entry| entry.path()).peekable();
     names.peek().is_some() && names.all(|path| path.extension().is_none())
 }
 
 async fn until(done: impl Fn() -> bool) {
-    let latest = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
-        assert!(Instant::now() < latest, "it does not come about");
+        assert!(Instant::now() < deadline, "condition not met within 20 s");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
+/// Not a test: the process that `killed_process_leaves_no_emulator` starts and kills.
 #[tokio::test]
-async fn a_maker_of_machines_that_is_killed() {
+async fn process_to_be_killed() {
     if std::env::var_os(KILLED).is_none() {
         return;
     }
-    let machines = Arc::new(microvm());
-    let _one = start(&machines).await.unwrap();
-    let two = start(&machines).await.unwrap();
-    let _running = two.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
-    #[expect(clippy::print_stderr, reason = "whoever waits for it hears it there")]
+    let microvms = Arc::new(microvm());
+    let _one = start(&microvms).await.unwrap();
+    let two = start(&microvms).await.unwrap();
+    let _running = two.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
+    #[expect(clippy::print_stderr, reason = "the parent process waits for this line")]
     {
-        eprintln!("they run");
+        eprintln!("microVMs are running");
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_maker_that_is_killed_leaves_no_emulator() {
-    if !is_there() {
+async fn killed_process_leaves_no_emulator() {
+    if !is_available() {
         return;
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "microvm::a_maker_of_machines_that_is_killed", "--nocapture"])
+        .args(["--exact", "microvm::process_to_be_killed", "--nocapture"])
         .env(KILLED, "yes")
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("they run")), "the maker made nothing");
-    let theirs = emulators_of(child.id());
-    assert_eq!(theirs.len(), 2, "{theirs:?}");
+    assert!(lines.any(|line| line.unwrap().contains("microVMs are running")), "no microVM started");
+    let emulators = emulators_of(child.id());
+    assert_eq!(emulators.len(), 2, "{emulators:?}");
     child.kill().unwrap();
     child.wait().unwrap();
-    until(|| theirs.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
+    until(|| emulators.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emulator_has_no_rights_and_sees_nothing() {
-    if !is_there() {
+async fn emulator_has_no_privileges_and_no_host_files() {
+    if !is_available() {
         return;
     }
     let maker = maker();
@@ -491,10 +494,10 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
         [("Max file size", "0"), ("Max core file size", "0"), ("Max open files", "64")]
     {
         let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
-        let told: Vec<&str> = line[name.len()..].split_whitespace().take(2).collect();
-        assert_eq!(told, [value, value], "{name}");
+        let values: Vec<&str> = line[name.len()..].split_whitespace().take(2).collect();
+        assert_eq!(values, [value, value], "{name}");
     }
-    // Of the host it sees the system's programs, two devices, and nobody's files.
+    // Of the host, the emulator sees only system programs and two devices.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     for hidden in ["home", "root", "var", "sys", "etc/passwd"] {
         assert!(!root.join(hidden).exists(), "{hidden}");
@@ -506,8 +509,8 @@ async fn an_emulator_has_no_rights_and_sees_nothing() {
     assert!(emulators(&maker).is_empty());
 }
 
-/// The modules of the image that is kept, as files.
-fn modules(folder: &Path) {
+/// Extracts the kernel modules of the cached image (a cpio archive) into a folder.
+fn extract_modules(folder: &Path) {
     let archive = fs::read(cache_folder().join("microvm/image/modules")).unwrap();
     let mut rest = archive.as_slice();
     loop {
@@ -529,42 +532,42 @@ fn modules(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kernel_and_a_root_that_the_user_names_will_do() {
+async fn custom_kernel_and_rootfs_build_reproducibly_and_boot() {
     let archive = cache_folder().join("rootfs.tar");
-    if !is_there() || !archive.exists() {
+    if !is_available() || !archive.exists() {
         return;
     }
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = tempfile::tempdir().unwrap();
-    modules(folder.path());
-    let sources = Sources {
+    extract_modules(folder.path());
+    let sources = VmImageSources {
         kernel: Some(cache_folder().join("microvm/image/kernel")),
         modules: Some(folder.path().to_owned()),
         rootfs: Some(archive.clone()),
     };
-    let mut said = Vec::new();
+    let mut progress = Vec::new();
     let mut digests = BTreeSet::new();
     for place in [&one, &two] {
-        let machines = machines(place.path(), |_| {});
-        let mut say = |line: &str| said.push(line.to_owned());
-        let image = machines.build_image(sources.clone(), &mut say).await.unwrap();
+        let microvms = microvms(place.path(), |_| {});
+        let mut report = |line: &str| progress.push(line.to_owned());
+        let image = microvms.build_image(sources.clone(), &mut report).await.unwrap();
         assert_eq!(image.rootfs, archive.display().to_string());
         digests.insert(image.digest);
     }
-    // The same comes to the same.
+    // The same sources give the same image.
     assert_eq!(digests.len(), 1, "{digests:?}");
-    assert!(said.iter().any(|line| line.contains("making a disk")), "{said:?}");
-    let machines = machines(one.path(), |_| {});
-    let sandbox = start(&machines).await.unwrap();
+    assert!(progress.iter().any(|line| line.contains("creating a disk")), "{progress:?}");
+    let microvms = microvms(one.path(), |_| {});
+    let sandbox = start(&microvms).await.unwrap();
     echo(&sandbox).await;
     sandbox.end().await;
-    assert!(machines.remove_image().unwrap());
-    assert!(!machines.remove_image().unwrap());
-    let error = machines.is_ready().unwrap_err();
-    assert!(error.to_string().contains("its image was not built yet"), "{error}");
+    assert!(microvms.remove_image().unwrap());
+    assert!(!microvms.remove_image().unwrap());
+    let error = microvms.is_ready().unwrap_err();
+    assert!(error.to_string().contains("its image is not built"), "{error}");
 }
 
-/// Another first process than ours.
+/// Builds a C program to run as the microVM's init process instead of the guest agent.
 fn first_process(name: &str, definitions: &[String]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("init");
@@ -580,79 +583,83 @@ fn first_process(name: &str, definitions: &[String]) -> Vec<u8> {
     fs::read(program).unwrap()
 }
 
-/// Those that have to do with control groups and with namespaces; all of them take minutes in an emulated machine.
-const SOME: &str = "jail::memory_ jail::processes_ jail::the_disk jail::a_program_prints jail::programs_ \
-                    jail::a_crash jail::time_runs_out_for jail::the_first jail::there_is_no jail::shared_memory";
+/// Tests about cgroups and namespaces. All tests together take minutes in an emulated microVM.
+const SOME: &str = "jail::memory_ jail::processes_ jail::full_disk jail::program_prints jail::programs_ \
+                    jail::crash jail::timeout_kills_daemons jail::guest_agent jail::network_ jail::shared_memory";
 
-/// Where the host has no control groups of the second version, a machine has; and an ordinary user in it has a group
-/// of their own, as systemd hands them out.
+/// Tests the jail as an unprivileged user with a delegated cgroup v2, as systemd delegates one; the host may have only
+/// cgroups v1.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_jail_passes_its_own_tests_in_a_machine() {
-    if !is_there() {
+async fn jail_tests_pass_inside_a_microvm() {
+    if !is_available() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
     let cache = fresh_cache();
-    let machines = machines(cache.path(), |options| {
+    let microvms = microvms(cache.path(), |options| {
         let tests = if count(0, 1) == 1 { "conformance::jail" } else { SOME };
         let command = format!("exec /opt/layers/*/tests --test-threads=1 {tests}");
         let definitions =
             [format!("COMMAND={command:?}"), format!("MEMBERS={:?}", "session/application")];
         options.first_process = Some(first_process("runner", &definitions));
     });
-    let mut spec = Spec { layers: vec![Layer::of(folder.path()).unwrap()], ..Spec::default() };
+    let mut spec = SandboxSpec {
+        layers: vec![SandboxLayer::of(folder.path()).unwrap()],
+        ..SandboxSpec::default()
+    };
     spec.limits.memory = 1 << 30;
     spec.limits.cpu_millis = 1000;
     spec.limits.wall = Duration::from_secs(1000);
-    let sandbox = start_as(&maker(), &machines, spec).await.unwrap();
-    let running = sandbox.exec(Command::new("tests")).await.unwrap();
-    // Told as it comes, for whoever wonders how it goes.
-    #[expect(clippy::print_stderr, reason = "it takes minutes")]
-    let tell = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
-    let done = running.finish_telling(tell).await.unwrap();
-    let told = text(&done.stdout);
-    assert_eq!(done.outcome.exit_code, Some(0), "{told}");
+    let sandbox = start_as(&maker(), &microvms, spec).await.unwrap();
+    let running = sandbox.exec(ProgramCommand::new("tests")).await.unwrap();
+    #[expect(clippy::print_stderr, reason = "shows progress, because the test takes minutes")]
+    let print = |_, bytes: &[u8]| eprint!("{}", String::from_utf8_lossy(bytes));
+    let done = running.finish_telling(print).await.unwrap();
+    let output = text(&done.stdout);
+    assert_eq!(done.outcome.exit_code, Some(0), "{output}");
     assert!(
-        told.contains(
-            "test conformance::jail::memory_is_counted_for_all_processes_together ... ok"
+        output.contains(
+            "test conformance::jail::memory_limit_applies_to_all_processes_together ... ok"
         ),
-        "{told}"
+        "{output}"
     );
-    assert!(told.contains(&format!("test result: ok. {}", count(1, 6))), "{told}");
+    assert!(output.contains(&format!("test result: ok. {}", count(1, 6))), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
-    if !is_there() {
+async fn hostile_guest_harms_only_its_sandbox() {
+    if !is_available() {
         return;
     }
     let (good, maker, cache) = (Arc::new(microvm()), maker(), fresh_cache());
-    let machines = machines(cache.path(), |options| {
+    let microvms = microvms(cache.path(), |options| {
         options.first_process = Some(first_process("hostile", &[]));
     });
-    let such = |way: u32| {
-        let mut spec = Spec::default();
-        spec.limits.processes = way;
+    // `hostile.c` selects its attack by the process limit.
+    let spec_for = |attack: u32| {
+        let mut spec = SandboxSpec::default();
+        spec.limits.processes = attack;
         spec.limits.wall = Duration::from_millis(100);
         spec
     };
-    // It crashes, sends garbage, or powers off, when it should say that it is up.
-    for (way, expected) in [(101, "Kernel panic"), (102, "the guest sent"), (103, "gone")] {
-        let error = start_as(&maker, &machines, such(way)).await.unwrap_err();
-        assert!(matches!(error, SandboxError::Broke(_)), "{way}: {error}");
-        assert!(error.to_string().contains(expected), "{way}: {error}");
+    // The guest crashes, sends garbage or powers off instead of answering the host's `Hello`.
+    for (attack, expected) in [(101, "Kernel panic"), (102, "the guest agent sent"), (103, "lost")]
+    {
+        let error = start_as(&maker, &microvms, spec_for(attack)).await.unwrap_err();
+        assert!(matches!(error, SandboxError::Broke(_)), "{attack}: {error}");
+        assert!(error.to_string().contains(expected), "{attack}: {error}");
         echo(&start(&good).await.unwrap()).await;
     }
-    // It says so, and then floods the channel, spins, or floods the console.
-    for way in [104, 105, 106] {
-        let sandbox = start_as(&maker, &machines, such(way)).await.unwrap();
-        let mut running = sandbox.exec(Command::new("/bin/true")).await.unwrap();
-        // Others go on meanwhile.
+    // The guest answers, and then floods the channel, spins or floods the console.
+    for attack in [104, 105, 106] {
+        let sandbox = start_as(&maker, &microvms, spec_for(attack)).await.unwrap();
+        let mut running = sandbox.exec(ProgramCommand::new("/bin/true")).await.unwrap();
+        // Other microVMs still work.
         echo(&start(&good).await.unwrap()).await;
         match running.next().await {
-            Ok(Event::Ended(outcome)) => assert!(outcome.timed_out, "{way}: {outcome:?}"),
-            other => panic!("{way}: {other:?}"),
+            Ok(ProgramEvent::Ended(outcome)) => assert!(outcome.timed_out, "{attack}: {outcome:?}"),
+            other => panic!("{attack}: {other:?}"),
         }
         sandbox.end().await;
     }
@@ -660,12 +667,12 @@ async fn a_guest_that_means_ill_costs_nothing_but_its_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kvm_is_used_once_it_has_proved_itself() {
-    if !is_there() {
+async fn kvm_is_used_only_after_a_successful_boot() {
+    if !is_available() {
         return;
     }
     let cache = fresh_cache();
-    let tried = || machines(cache.path(), |options| options.kvm = Kvm::Tried);
+    let tried = || microvms(cache.path(), |options| options.kvm = KvmMode::Tried);
     let first = tried();
     let sandbox = start(&first).await.unwrap();
     echo(&sandbox).await;
@@ -674,16 +681,16 @@ async fn kvm_is_used_once_it_has_proved_itself() {
         Accelerator::Kvm => assert_eq!(found.why_not_kvm, None),
         Accelerator::Emulation => {
             let why = found.why_not_kvm.clone().unwrap();
-            assert!(why.contains("no machine starts") || why.contains("/dev/kvm"), "{why}");
+            assert!(why.contains("no microVM boots") || why.contains("/dev/kvm"), "{why}");
         }
     }
-    // What was found is remembered: nobody waits for it once more.
-    let verdict =
+    // The result is cached, and not determined again.
+    let modified =
         || fs::metadata(cache.path().join("microvm/kvm.json")).unwrap().modified().unwrap();
-    let written = verdict();
+    let written = modified();
     assert_eq!(tried().settle().await.unwrap(), Some(found.to_string()));
-    assert_eq!(verdict(), written);
-    let never = machines(cache.path(), |options| options.kvm = Kvm::Never);
+    assert_eq!(modified(), written);
+    let never = microvms(cache.path(), |options| options.kvm = KvmMode::Never);
     start(&never).await.unwrap();
     assert_eq!(never.accelerator().unwrap().accelerator, Accelerator::Emulation);
 }

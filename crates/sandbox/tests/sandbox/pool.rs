@@ -1,9 +1,9 @@
-//! Sandboxes that wait.
+//! Tests of the warm pool.
 
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{PoolOptions, Spec};
+use assize_sandbox::{PoolOptions, SandboxSpec};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, python, run, text};
@@ -13,14 +13,14 @@ fn options(size: usize) -> PoolOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_wait_serve_once_and_are_replaced() {
+async fn idle_sandbox_serves_once_and_is_replaced() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(2));
+        let pool = bench.manager.pool(SandboxSpec::default(), options(2));
         pool.ready().await.unwrap();
         assert!(pool.metrics().ready);
         for _ in 0..3 {
             pool.ready().await.unwrap();
-            let sandbox = pool.take(&Spec::default()).await.unwrap();
+            let sandbox = pool.take(&SandboxSpec::default()).await.unwrap();
             let done = python(&sandbox, "print(6 * 7)").await;
             assert!(done.outcome.warm);
             assert_eq!(text(&done.stdout), "42\n");
@@ -35,17 +35,19 @@ async fn those_that_wait_serve_once_and_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_none_wait_or_none_fits_one_is_made() {
+async fn pool_miss_creates_a_sandbox() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(1));
+        let pool = bench.manager.pool(SandboxSpec::default(), options(1));
         pool.ready().await.unwrap();
-        let mut other = Spec::default();
+        let mut other = SandboxSpec::default();
         other.limits.memory /= 2;
         let sandbox = pool.take(&other).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
-        // Labels say something about a sandbox, and are no part of it.
-        let labelled =
-            Spec { labels: [("a".to_owned(), "b".to_owned())].into(), ..Spec::default() };
+        // Labels do not matter for a match.
+        let labelled = SandboxSpec {
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            ..SandboxSpec::default()
+        };
         let takes = (0..6).map(|_| async {
             let sandbox = pool.take(&labelled).await.unwrap();
             assert!(python(&sandbox, "print(1)").await.outcome.success());
@@ -59,9 +61,9 @@ async fn when_none_wait_or_none_fits_one_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_one_run_is_there_in_the_next() {
+async fn runs_share_nothing_through_the_pool() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(1));
+        let pool = bench.manager.pool(SandboxSpec::default(), options(1));
         let plant = r"
 import os, time, sys, mmap, json
 from multiprocessing import shared_memory
@@ -70,7 +72,7 @@ os.environ['LEFT'] = 'x'
 json.left = 'x'
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
-# There are none where nothing would keep an account of them.
+# ENOSYS where no cgroup accounts for System V shared memory.
 shm = libc.shmget(4242, 4096, 0o1666); assert shm >= 0 or ctypes.get_errno() == 38
 if os.fork() == 0:
     os.setsid(); time.sleep(1000)
@@ -85,12 +87,12 @@ found += [pid for pid in os.listdir('/proc') if pid.isdigit() and int(pid) not i
 print(found)
 ";
         for _ in 0..2 {
-            for (code, told) in [(plant, "planted\n"), (look, "[]\n")] {
+            for (code, expected) in [(plant, "planted\n"), (look, "[]\n")] {
                 pool.ready().await.unwrap();
-                let sandbox = pool.take(&Spec::default()).await.unwrap();
+                let sandbox = pool.take(&SandboxSpec::default()).await.unwrap();
                 let done = python(&sandbox, code).await;
                 assert!(done.outcome.warm);
-                assert_eq!(text(&done.stdout), told, "{}", text(&done.stderr));
+                assert_eq!(text(&done.stdout), expected, "{}", text(&done.stderr));
                 pool.discard(sandbox);
             }
         }
@@ -99,23 +101,23 @@ print(found)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_nobody_comes_none_wait_until_somebody_does() {
+async fn unused_pool_empties_and_refills_on_demand() {
     run(Isolation::Jail, |bench: Bench| async move {
         let idle = Duration::from_millis(300);
         let pool = bench
             .manager
-            .pool(Spec::default(), PoolOptions { size: 2, idle, ..PoolOptions::default() });
+            .pool(SandboxSpec::default(), PoolOptions { size: 2, idle, ..PoolOptions::default() });
         pool.ready().await.unwrap();
         while pool.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        let sandbox = pool.take(&SandboxSpec::default()).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
         pool.ready().await.unwrap();
         while pool.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // Whoever waits for them is somebody, too.
+        // Waiting for the pool counts as demand.
         pool.ready().await.unwrap();
         pool.close().await;
         assert!(pool.ready().await.is_err());
@@ -123,15 +125,15 @@ async fn when_nobody_comes_none_wait_until_somebody_does() {
     .await;
 }
 
-/// A spec that no other test process has: its sandboxes are known by the size of their disk.
-fn marked() -> Spec {
-    let mut spec = Spec::default();
+/// Spec with a disk size that no other test process uses, by which its sandboxes can be found.
+fn marked() -> SandboxSpec {
+    let mut spec = SandboxSpec::default();
     spec.limits.disk += u64::from(std::process::id()) * 4096;
     spec
 }
 
-/// Kills the idle sandboxes of this spec: the parent of each interpreter is the first process of its sandbox.
-fn kill_idle(spec: &Spec) {
+/// Kills the idle sandboxes of this spec. The parent of each idle interpreter is its sandbox's init process.
+fn kill_idle(spec: &SandboxSpec) {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let read = |id: i32, name: &str| {
@@ -176,18 +178,18 @@ async fn idle_sandbox_that_dies_is_replaced_without_a_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn warm_sandbox_has_the_limits_of_the_request() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(1));
+        let pool = bench.manager.pool(SandboxSpec::default(), options(1));
         pool.ready().await.unwrap();
-        let mut spec = Spec::default();
+        let mut spec = SandboxSpec::default();
         spec.limits.output = 2;
         let sandbox = pool.take(&spec).await.unwrap();
         assert_eq!(*sandbox.spec(), spec);
         let done = python(&sandbox, "print(123456)").await;
         assert_eq!((text(&done.stdout), done.outcome.output_cut), ("12", true));
         assert_eq!((pool.metrics().hits, pool.metrics().misses), (1, 0));
-        // What is built into a sandbox cannot be changed: another one is made.
+        // Limits that are fixed when a sandbox is created cannot be changed, so the pool creates another one.
         pool.ready().await.unwrap();
-        let mut spec = Spec::default();
+        let mut spec = SandboxSpec::default();
         spec.limits.processes = 3;
         let sandbox = pool.take(&spec).await.unwrap();
         assert_eq!(*sandbox.spec(), spec);
@@ -198,16 +200,16 @@ async fn warm_sandbox_has_the_limits_of_the_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn low_memory_leaves_the_pool_empty_and_says_so() {
+async fn low_memory_keeps_the_pool_empty_and_is_reported() {
     run(Isolation::Jail, |bench: Bench| async move {
         let reserved = PoolOptions { memory_reserve: u64::MAX / 2, ..options(2) };
-        let pool = bench.manager.pool(Spec::default(), reserved);
+        let pool = bench.manager.pool(SandboxSpec::default(), reserved);
         let error = pool.ready().await.unwrap_err();
         assert!(error.to_string().contains("too little free memory"), "{error}");
         let metrics = pool.metrics();
         assert_eq!((metrics.idle, metrics.refills, metrics.low_memory), (0, 0, true));
-        // A request is served all the same.
-        let sandbox = pool.take(&Spec::default()).await.unwrap();
+        // A request still gets a new sandbox.
+        let sandbox = pool.take(&SandboxSpec::default()).await.unwrap();
         assert!(python(&sandbox, "pass").await.outcome.success());
     })
     .await;
@@ -216,9 +218,9 @@ async fn low_memory_leaves_the_pool_empty_and_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_a_pool_ends_when_the_pool_is_closed() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let pool = bench.manager.pool(Spec::default(), options(100));
+        let pool = bench.manager.pool(SandboxSpec::default(), options(100));
         let (ready, ()) = tokio::join!(pool.ready(), pool.close());
-        assert_eq!(ready.unwrap_err().to_string(), "the sandbox broke: the pool is closed");
+        assert_eq!(ready.unwrap_err().to_string(), "the sandbox failed: the pool is closed");
     })
     .await;
 }

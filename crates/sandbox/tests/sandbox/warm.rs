@@ -1,19 +1,19 @@
-//! Warm pools that everything in a process shares.
+//! Tests of the warm pools that all requests and runs of a process share.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{Manager, PoolOptions, Spec, WarmPools};
+use assize_sandbox::{PoolOptions, SandboxManager, SandboxSpec, WarmPools};
 
 use crate::bench::{Bench, python, run};
 
 fn pools(size: usize) -> WarmPools {
-    WarmPools::new(Spec::default(), PoolOptions { size, ..PoolOptions::default() })
+    WarmPools::new(SandboxSpec::default(), PoolOptions { size, ..PoolOptions::default() })
 }
 
-fn with_processes(processes: u32) -> Spec {
-    let mut spec = Spec::default();
+fn with_processes(processes: u32) -> SandboxSpec {
+    let mut spec = SandboxSpec::default();
     spec.limits.processes = processes;
     spec
 }
@@ -21,16 +21,16 @@ fn with_processes(processes: u32) -> Spec {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_and_runs_of_one_shape_share_a_pool() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let pools = pools(2);
         let started = pools.start(&manager);
-        let mut later = Spec::default();
+        let mut later = SandboxSpec::default();
         later.limits.wall *= 2;
         later.labels.insert("a".to_owned(), "b".to_owned());
-        assert!(Arc::ptr_eq(&started, &pools.for_run(&manager, &Spec::default())));
+        assert!(Arc::ptr_eq(&started, &pools.for_run(&manager, &SandboxSpec::default())));
         assert!(Arc::ptr_eq(&started, &pools.for_request(&manager, &later).unwrap()));
         started.ready().await.unwrap();
-        let sandbox = pools.take(&manager, &Spec::default()).await.unwrap();
+        let sandbox = pools.take(&manager, &SandboxSpec::default()).await.unwrap();
         assert!(python(&sandbox, "pass").await.outcome.warm);
         pools.discard(sandbox);
         // No pool opens for a single request of another shape.
@@ -42,8 +42,8 @@ async fn requests_and_runs_of_one_shape_share_a_pool() {
         assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 1, 2));
         pools.close().await;
         assert_eq!(pools.metrics()[&Isolation::Jail].idle, 0);
-        // Closed, it still serves; cold.
-        let sandbox = pools.take(&manager, &Spec::default()).await.unwrap();
+        // Closed pools still create sandboxes on demand.
+        let sandbox = pools.take(&manager, &SandboxSpec::default()).await.unwrap();
         assert!(!python(&sandbox, "pass").await.outcome.warm);
     })
     .await;
@@ -52,7 +52,7 @@ async fn requests_and_runs_of_one_shape_share_a_pool() {
 #[tokio::test(flavor = "multi_thread")]
 async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let pools = pools(1);
         let first = pools.for_run(&manager, &with_processes(20));
         first.ready().await.unwrap();
@@ -64,7 +64,7 @@ async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
         assert!(pools.for_request(&manager, &with_processes(21)).is_some());
         let metrics = pools.metrics()[&Isolation::Jail];
         assert_eq!((metrics.hits, metrics.misses, metrics.size), (1, 0, 4));
-        // A run that still has the closed pool gets sandboxes all the same, and they are counted.
+        // A run that still has the closed pool gets new sandboxes, which count as misses.
         first.take(&with_processes(20)).await.unwrap();
         assert_eq!(pools.metrics()[&Isolation::Jail].misses, 1);
         pools.close().await;
@@ -75,15 +75,16 @@ async fn least_recently_used_shape_is_closed_and_its_counters_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn started_pool_stays_full_even_if_a_request_opened_it() {
     run(Isolation::Jail, |bench: Bench| async move {
-        let manager: Arc<Manager> = Arc::new(bench.manager);
+        let manager: Arc<SandboxManager> = Arc::new(bench.manager);
         let idle = Duration::from_millis(200);
         let options = PoolOptions { size: 1, idle, ..PoolOptions::default() };
-        let [pools, other] = [(); 2].map(|()| WarmPools::new(Spec::default(), options.clone()));
-        pools.for_request(&manager, &Spec::default());
+        let [pools, other] =
+            [(); 2].map(|()| WarmPools::new(SandboxSpec::default(), options.clone()));
+        pools.for_request(&manager, &SandboxSpec::default());
         let stays = pools.start(&manager);
         stays.ready().await.unwrap();
-        // A pool that opened later and is not started shrinks meanwhile.
-        let shrinks = other.for_run(&manager, &Spec::default());
+        // A pool that was opened later but not started empties in the meantime.
+        let shrinks = other.for_run(&manager, &SandboxSpec::default());
         shrinks.ready().await.unwrap();
         while shrinks.metrics().idle > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,17 +1,20 @@
-//! Work inside a sandbox that calls the host.
+//! Tests of work in a sandbox that calls the host.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use assize_config::Isolation;
-use assize_sandbox::{Answers, Command, Finished, KILL_AFTER, Sandbox, SandboxError, Work};
+use assize_sandbox::{
+    FinishedProgram, HostCallHandler, HostCallLimits, KILL_AFTER, ProgramCommand, Sandbox,
+    SandboxError,
+};
 use assize_types::Cancel;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, run, text};
 
-/// What a unit of work inside uses to call the host.
+/// Python helpers of the work, to call the host on descriptor 3.
 const CALLS: &str = r"
 import json, os, struct, sys, threading
 def send(kind, number, message):
@@ -31,6 +34,7 @@ def hear():
 def call(number, key, request): send(8, number, {'key': key, 'request': request})
 ";
 
+/// Fake host, which echoes calls. The end of a call's key selects special behaviour.
 #[derive(Default)]
 struct Host {
     calls: Mutex<Vec<String>>,
@@ -40,7 +44,7 @@ struct Host {
 }
 
 #[async_trait]
-impl Answers for Host {
+impl HostCallHandler for Host {
     async fn call(&self, key: &str, request: Value) -> Result<Value, Value> {
         self.calls.lock().unwrap().push(key.to_owned());
         if key.ends_with("slow") {
@@ -64,8 +68,8 @@ impl Answers for Host {
     }
 }
 
-fn binding() -> Work {
-    Work {
+fn limits() -> HostCallLimits {
+    HostCallLimits {
         keys: "m3/".to_owned(),
         most_calls: 20,
         at_once: 4,
@@ -75,14 +79,20 @@ fn binding() -> Work {
     }
 }
 
-async fn work(sandbox: &Sandbox, host: &Arc<Host>, code: &str) -> Result<Finished, SandboxError> {
+async fn work(
+    sandbox: &Sandbox,
+    host: &Arc<Host>,
+    code: &str,
+) -> Result<FinishedProgram, SandboxError> {
     sandbox.write("/tmp/work.py", format!("{CALLS}{code}").as_bytes()).await.unwrap();
-    let command = Command::new("python3").args(["/tmp/work.py"]);
-    sandbox.work(command, binding(), Arc::clone(host) as Arc<dyn Answers>, &Cancel::new()).await
+    let command = ProgramCommand::new("python3").args(["/tmp/work.py"]);
+    sandbox
+        .work(command, limits(), Arc::clone(host) as Arc<dyn HostCallHandler>, &Cancel::new())
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_are_answered_in_whatever_order_and_events_heard() {
+async fn calls_are_answered_out_of_order_and_events_received() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
         let code = r"
@@ -95,15 +105,12 @@ for _ in range(3):
     print(kind, number, len(body), body[:40] if len(body) < 100 else '')
 ";
         let done = work(&sandbox, &host, code).await.unwrap();
-        let told = text(&done.stdout);
-        let lines: Vec<&str> = told.lines().collect();
+        let out = text(&done.stdout);
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines.contains(&"9 2 25 b'{\"done\":{\"echo\":{\"a\":1}}}'"), "{out}");
         assert!(
-            lines.contains(&"9 2 25 b'{\"done\":{\"echo\":{\"a\":1}}}'") || told.contains("9 2"),
-            "{told}"
-        );
-        assert!(
-            told.contains("9 3") && told.contains("no such model") && told.contains("9 1 6000"),
-            "{told}"
+            out.contains("9 3") && out.contains("no such model") && out.contains("9 1 6000"),
+            "{out}"
         );
         assert_eq!(host.events.lock().unwrap()[0]["event"], "sandbox_round");
         assert_eq!(host.calls.lock().unwrap().len(), 3);
@@ -112,26 +119,26 @@ for _ in range(3):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_for_what_is_not_its_own_is_ended() {
+async fn protocol_violation_ends_the_work() {
     run(Isolation::Jail, |bench: Bench| async move {
         let attempts = [
-            ("call(1, 'm4/i1', 1)", "a call under a key that is not its own"),
+            ("call(1, 'm4/i1', 1)", "a call with a key that is invalid or outside `m3/`"),
             (
                 "call(1, 'm3/../m4', 1); call(2, 'm3/a b', 1)",
-                "a call under a key that is not its own",
+                "a call with a key that is invalid or outside `m3/`",
             ),
-            ("call(1, 'm3/' + 'x' * 300, 1)", "a call under a key that is not its own"),
+            ("call(1, 'm3/' + 'x' * 300, 1)", "a call with a key that is invalid"),
             ("call(1, 'm3/a', 'x' * 800_000)", "a call of"),
             ("for n in range(30):\n    call(n, f'm3/{n}', 1); hear()", "more than 20 calls"),
-            ("for n in range(30): call(n, f'm3/{n}/slow', 1)", "more than 4 calls at once"),
+            ("for n in range(30): call(n, f'm3/{n}/slow', 1)", "more than 4 concurrent calls"),
             ("for n in range(30): send(10, 0, n)", "more than 10 events"),
             (
                 "send(6, 1, {'ended': {'exit_code': 0, 'micros': 1}})",
                 "a frame that only the host sends",
             ),
-            ("os.write(3, b'\\xff' * 100)", "a frame of 4294967295 bytes"),
-            ("send(8, 1, b'{}')", "a frame that says nothing"),
-            ("data = b'x' * 100_000\nwhile True: os.write(3, data)", "a frame of"),
+            ("os.write(3, b'\\xff' * 100)", "frame of 4294967295 bytes"),
+            ("send(8, 1, b'{}')", "malformed frame"),
+            ("data = b'x' * 100_000\nwhile True: os.write(3, data)", "frame of"),
         ];
         for (code, complaint) in attempts {
             let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
@@ -144,7 +151,7 @@ async fn whoever_asks_for_what_is_not_its_own_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_does_not_listen_runs_out_of_time_like_any_other() {
+async fn work_that_does_not_read_answers_times_out() {
     run(Isolation::Jail, |bench: Bench| async move {
         let sandbox = bench.with(|limits| limits.wall = std::time::Duration::from_secs(2)).await;
         let host = Arc::new(Host::default());
@@ -157,7 +164,7 @@ async fn work_that_does_not_listen_runs_out_of_time_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_hears_that_it_is_cancelled() {
+async fn cancelled_work_is_notified() {
     run(Isolation::Jail, |bench: Bench| async move {
         let (sandbox, host) = (bench.sandbox().await, Arc::new(Host::default()));
         let code = format!(
@@ -165,22 +172,22 @@ async fn work_hears_that_it_is_cancelled() {
         );
         sandbox.write("/tmp/work.py", code.as_bytes()).await.unwrap();
         let cancel = Cancel::new();
-        let command = Command::new("python3").args(["/tmp/work.py"]);
-        let answers = Arc::clone(&host) as Arc<dyn Answers>;
+        let command = ProgramCommand::new("python3").args(["/tmp/work.py"]);
+        let answers = Arc::clone(&host) as Arc<dyn HostCallHandler>;
         let stop = async {
             while host.calls.lock().unwrap().is_empty() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
-            cancel.cancel("the user has had enough");
+            cancel.cancel("cancelled by the user");
         };
-        let (done, ()) = tokio::join!(sandbox.work(command, binding(), answers, &cancel), stop);
-        assert_eq!(text(&done.unwrap().stdout), "7 b'the user has had enough'\n");
+        let (done, ()) = tokio::join!(sandbox.work(command, limits(), answers, &cancel), stop);
+        assert_eq!(text(&done.unwrap().stdout), "7 b'cancelled by the user'\n");
     })
     .await;
 }
 
-/// The program reads neither the notice nor its signals, and writes without end, so that only the deadline
-/// can end it: its time limit is far away.
+/// The program ignores the cancellation and all signals and writes endlessly. Its timeout is far away, so only
+/// `kill_after` can end it.
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_work_that_does_not_end_is_killed() {
     run(Isolation::Jail, |bench: Bench| async move {
@@ -196,9 +203,9 @@ async fn cancelled_work_that_does_not_end_is_killed() {
         );
         sandbox.write("/tmp/work.py", code.as_bytes()).await.unwrap();
         let cancel = Cancel::new();
-        let command = Command::new("python3").args(["/tmp/work.py"]);
-        let answers = Arc::clone(&host) as Arc<dyn Answers>;
-        let work = Work { kill_after: Duration::from_millis(50), ..binding() };
+        let command = ProgramCommand::new("python3").args(["/tmp/work.py"]);
+        let answers = Arc::clone(&host) as Arc<dyn HostCallHandler>;
+        let work = HostCallLimits { kill_after: Duration::from_millis(50), ..limits() };
         let stop = async {
             host.begun.notified().await;
             cancel.cancel("stop");
@@ -206,14 +213,14 @@ async fn cancelled_work_that_does_not_end_is_killed() {
         let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
         let error = done.unwrap_err();
         assert!(matches!(error, SandboxError::IgnoredCancellation(_)), "{error}");
-        // Only the program was killed: its sandbox can still be asked.
+        // Only the program was killed: its sandbox still works.
         assert_eq!(text(&crate::bench::shell(&sandbox, "echo there").await.stdout), "there\n");
     })
     .await;
 }
 
-/// The process whose command line has this word, and its ancestors inside the jail: the guest agent, but not the
-/// keeper, which is a child of this process.
+/// Ids of the process with this command-line argument and of its ancestors inside the jail: the guest agent, but not
+/// the keeper, which is a child of this process.
 fn process_and_guest_agent(word: &str) -> Vec<String> {
     let processes = || std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes().find(|entry| {
@@ -241,9 +248,9 @@ async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
         sandbox.write("/tmp/work.py", code.as_bytes()).await.unwrap();
         let cancel = Cancel::new();
         let word = format!("unreported-kill-{}", std::process::id());
-        let command = Command::new("python3").args(["/tmp/work.py", &word]);
-        let answers = Arc::clone(&host) as Arc<dyn Answers>;
-        let work = Work { kill_after: Duration::from_millis(50), ..binding() };
+        let command = ProgramCommand::new("python3").args(["/tmp/work.py", &word]);
+        let answers = Arc::clone(&host) as Arc<dyn HostCallHandler>;
+        let work = HostCallLimits { kill_after: Duration::from_millis(50), ..limits() };
         let stop = async {
             host.begun.notified().await;
             let pids = process_and_guest_agent(&word);
@@ -254,18 +261,18 @@ async fn sandbox_whose_guest_agent_does_not_report_a_kill_is_ended() {
         let (done, ()) = tokio::join!(sandbox.work(command, work, answers, &cancel), stop);
         let error = done.unwrap_err().to_string();
         assert!(error.contains("the guest agent did not end a cancelled program"), "{error}");
-        let gone = sandbox.exec(Command::new("true")).await;
-        assert!(gone.is_err(), "the sandbox was not ended");
+        let gone = sandbox.exec(ProgramCommand::new("true")).await;
+        assert!(gone.is_err(), "the sandbox still runs");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_under_trial_has_no_such_door() {
+async fn code_under_trial_cannot_call_the_host() {
     run(Isolation::Jail, |bench: Bench| async move {
         let done = bench
             .python(
-                "import os\ntry: os.write(3, b'x'); print('a door')\nexcept OSError: print('none')",
+                "import os\ntry: os.write(3, b'x'); print('open')\nexcept OSError: print('none')",
             )
             .await;
         assert_eq!(text(&done.stdout), "none\n");

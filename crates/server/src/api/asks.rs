@@ -1,11 +1,11 @@
-//! What can be sent to begin a trial, and what the jobs are planned with then.
+//! Request bodies that start a run, and their conversion to the requests of the jobs.
 
 use std::collections::BTreeMap;
 
-use assize_code::{CodeAsk, EvalAsk, Language};
+use assize_code::{CodeRequest, EvalRequest, Language};
 use assize_config::{SettingKey, Settings};
-use assize_consult::{ConsultAsk, DebateAsk, SourceName};
-use assize_draft::work::{Mode, WorkAsk};
+use assize_consult::{ConsultRequest, DataSource, DebateRequest};
+use assize_draft::work::{WorkMode, WorkOptions};
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -13,57 +13,57 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 use utoipa::openapi::Ref;
 
-use super::wishes::{Upload, Wishes, documents, gathered, inputs};
+use super::wishes::{RequestSettings, Upload, documents, gathered, inputs};
 use crate::App;
 use crate::extract::{fields, object, objects};
 use crate::problem::Problem;
 
-/// A trial that is to begin.
+/// Run to start, by kind.
 #[derive(Debug, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Start {
-    /// Have a program written for a task, and run it in a sandbox until it succeeds
+pub(crate) enum StartBody {
+    /// Have a model write a program, run it in a sandbox, fix and retry
     Run(RunStart),
-    /// Put a company's options on trial
+    /// Propose strategic moves for a company, debate and rank them
     Consult(ConsultStart),
-    /// Put one move on trial
+    /// Debate one move
     Debate(DebateStart),
     /// Have a model change files of a workspace, through drafts and the gate
     Work(WorkStart),
-    /// See how good a model is at problems whose answers are known
+    /// Evaluate a model on problems with known solutions
     Eval(EvalStart),
 }
 
-// By hand, as what is wrong would lose its place otherwise.
-impl<'de> Deserialize<'de> for Start {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Start, D::Error> {
+// Not derived: serde's tagged enums lose the path of an invalid value.
+impl<'de> Deserialize<'de> for StartBody {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<StartBody, D::Error> {
         let mut all = serde_json::Map::deserialize(from)?;
         let kind = all.remove("kind").unwrap_or_default();
         Ok(match kind.as_str() {
-            Some("run") => Start::Run(fields(all)?),
-            Some("consult") => Start::Consult(fields(all)?),
-            Some("debate") => Start::Debate(fields(all)?),
-            Some("work") => Start::Work(fields(all)?),
-            Some("eval") => Start::Eval(fields(all)?),
-            _ => return Err(D::Error::custom("`kind` is run, consult, debate, work or eval")),
+            Some("run") => StartBody::Run(fields(all)?),
+            Some("consult") => StartBody::Consult(fields(all)?),
+            Some("debate") => StartBody::Debate(fields(all)?),
+            Some("work") => StartBody::Work(fields(all)?),
+            Some("eval") => StartBody::Eval(fields(all)?),
+            _ => return Err(D::Error::custom("`kind` must be run, consult, debate, work or eval")),
         })
     }
 }
 
-impl Start {
-    /// The settings with what is asked for besides in them.
+impl StartBody {
+    /// Settings of the server with the overrides of the request.
     pub(super) fn applied(&self, config: &Settings) -> Result<Settings, Failure> {
-        let wishes = match self {
-            Start::Run(start) => &start.settings,
-            Start::Consult(start) => &start.settings,
-            Start::Debate(start) => &start.settings,
-            Start::Work(start) => &start.settings,
-            Start::Eval(start) => &start.settings,
+        let overrides = match self {
+            StartBody::Run(start) => &start.settings,
+            StartBody::Consult(start) => &start.settings,
+            StartBody::Debate(start) => &start.settings,
+            StartBody::Work(start) => &start.settings,
+            StartBody::Eval(start) => &start.settings,
         };
-        let config = wishes.clone().applied(config)?;
-        let Start::Work(WorkStart { review, verify, .. }) = self else { return Ok(config) };
+        let config = overrides.clone().applied(config)?;
+        let StartBody::Work(WorkStart { review, verify, .. }) = self else { return Ok(config) };
         let gate = [(SettingKey::DraftReview, review), (SettingKey::DraftVerify, verify)];
-        let gate = gate.into_iter().filter_map(|(key, wish)| Some((key, wish.clone()?)));
+        let gate = gate.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
         config.with_request(&gate.collect::<Vec<_>>())
     }
 }
@@ -71,7 +71,7 @@ impl Start {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunStart {
-    /// The task, in plain words
+    /// Task in natural language
     #[schema(min_length = 1)]
     task: String,
     /// python, bash or javascript
@@ -80,24 +80,24 @@ pub(crate) struct RunStart {
     #[serde(default = "max_attempts")]
     #[schema(minimum = 1, maximum = 20, default = max_attempts)]
     max_attempts: u32,
-    /// Programs that are written and run side by side in each attempt
+    /// Number of programs written and run in parallel in each attempt
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 16, default = one)]
     candidates: u32,
     /// Tests that the program must pass, as source text
     tests: Option<String>,
-    /// What its output must contain; between slashes, a pattern that it must fit
+    /// Text that the output must contain; between slashes, a regular expression that it must match
     expect: Option<String>,
-    /// Files that it finds in its working folder
+    /// Input files, placed in the working folder of the program
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// Keep the working files under this name
+    /// Name of a session that keeps the working files between runs
     session: Option<String>,
-    /// The image of its container
+    /// Container image of the sandbox
     image: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, ToSchema)]
@@ -138,49 +138,49 @@ fn moves() -> u32 {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsultStart {
-    /// A listed company, by the ticker under which its shares are traded; this or `name`
+    /// Ticker of a listed company; either this or `name`
     #[schema(min_length = 1)]
     ticker: Option<String>,
-    /// A private company, by its name; this or `ticker`
+    /// Name of a private company; either this or `ticker`
     #[schema(min_length = 1, max_length = 80)]
     name: Option<String>,
-    /// What is known of it; made up, if nothing is named and no files are sent
+    /// Sources of data about the company; without any, and without files, the model makes synthetic data
     #[serde(default)]
-    sources: Vec<SourceWord>,
-    /// Documents about it
+    sources: Vec<SourceKind>,
+    /// Documents about the company
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// A folder with documents about it that whoever runs the server has allowed, by its name
+    /// Name of a folder of the server with documents about the company (`assize serve --root`)
     root: Option<String>,
-    /// Who takes part, as `assize consult --export-personas` prints it
+    /// Personas of the roles, in the format of `assize consult --export-personas`
     personas: Option<String>,
     #[serde(default = "rounds")]
     #[schema(minimum = 1, maximum = 50, default = rounds)]
     rounds: u32,
-    /// That each analyst proposes
+    /// Number of moves that each analyst proposes
     #[serde(default = "moves")]
     #[schema(minimum = 1, maximum = 10, default = moves)]
     moves: u32,
     #[serde(default)]
     blind_scores: bool,
-    /// Debates that are held at once
+    /// Maximum number of concurrent debates
     #[schema(minimum = 1, maximum = 100)]
     pub(super) parallel_moves: Option<u32>,
-    /// Other models for some roles, such as critic or D1
+    /// Models that override the default, by role such as critic or D1
     #[serde(default)]
     models: BTreeMap<String, String>,
     image: Option<String>,
-    /// Spend more than may be spent unasked
+    /// Confirm a cost above the limit that needs confirmation
     #[serde(default)]
     pub(super) yes: bool,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum SourceWord {
+pub(crate) enum SourceKind {
     Edgar,
     Files,
     Synthetic,
@@ -189,30 +189,30 @@ pub(crate) enum SourceWord {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DebateStart {
-    /// The move, in Markdown or as plain text
+    /// Text of the move, in Markdown or as plain text
     #[schema(min_length = 1)]
     document: String,
     ticker: Option<String>,
     #[schema(minimum = 1, maximum = 50)]
     rounds: Option<u32>,
-    /// The image of its sandbox
+    /// Container image of the sandbox
     image: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkStart {
-    /// The workspace, by the name under which whoever runs the server has allowed it
+    /// Name of the workspace (`assize serve --root`)
     workspace: String,
-    /// What is to be done; what the workspace's contract says, if nothing
+    /// Task in natural language; default: the task in the workspace's contract
     task: Option<String>,
     task_id: Option<String>,
     #[serde(default)]
     #[schema(schema_with = work_mode)]
-    mode: Mode,
-    /// Files that are shown to a model without tools
+    mode: WorkMode,
+    /// Files included in the prompt of a model without tools
     #[serde(default)]
     files: Vec<String>,
     #[serde(default = "max_steps")]
@@ -221,17 +221,17 @@ pub(crate) struct WorkStart {
     #[serde(default = "max_rejections")]
     #[schema(minimum = 1, maximum = 100, default = max_rejections)]
     max_rejections: u32,
-    /// When a person looks before a draft is applied: always, escalated or never
+    /// When a reviewer must approve a draft before it is applied: always, escalated or never
     #[schema(pattern = "^(always|escalated|never)$")]
     review: Option<String>,
-    /// A command that must pass before a draft is accepted, run in a sandbox on a copy of the workspace
+    /// Command that must succeed before a draft is accepted; runs in a sandbox on a copy of the workspace
     verify: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
 fn work_mode() -> Ref {
-    Ref::from_schema_name(Mode::schema_name())
+    Ref::from_schema_name(WorkMode::schema_name())
 }
 
 fn max_steps() -> u32 {
@@ -245,9 +245,9 @@ fn max_rejections() -> u32 {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EvalStart {
-    /// What the problems are called
+    /// Name of the problem set
     name: String,
-    /// The problems, one JSON object in each line: task_id, prompt, entry_point, test, canonical_solution
+    /// Problems, one JSON object per line: task_id, prompt, entry_point, test, canonical_solution
     problems: String,
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 100, default = one)]
@@ -259,19 +259,20 @@ pub(crate) struct EvalStart {
     pub(super) parallel: Option<u32>,
     image: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
-/// Refuses a number that is out of bounds; the schema says which.
-pub(crate) fn within(name: &str, number: u32, most: u32) -> Result<u32, Problem> {
-    match (1..=most).contains(&number) {
+/// Checks that a number is between 1 and `max`, which the schema also states.
+pub(crate) fn within(name: &str, number: u32, max: u32) -> Result<u32, Problem> {
+    let detail = || format!("`{name}` must be between 1 and {max}, not {number}");
+    match (1..=max).contains(&number) {
         true => Ok(number),
-        false => Err(Problem::unusable(format!("`{name}` is from 1 to {most}, not {number}"))),
+        false => Err(Problem::unusable(detail())),
     }
 }
 
-pub(super) fn code_ask(start: RunStart) -> Result<CodeAsk, Problem> {
-    Ok(CodeAsk {
+pub(super) fn code_ask(start: RunStart) -> Result<CodeRequest, Problem> {
+    Ok(CodeRequest {
         language: start.language.into(),
         max_attempts: within("max_attempts", start.max_attempts, 20)?,
         candidates: within("candidates", start.candidates, 16)?,
@@ -280,25 +281,25 @@ pub(super) fn code_ask(start: RunStart) -> Result<CodeAsk, Problem> {
         inputs: inputs(start.files)?,
         session: start.session,
         image: start.image,
-        ..CodeAsk::new(start.task)
+        ..CodeRequest::new(start.task)
     })
 }
 
-pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<ConsultAsk, Problem> {
+pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<ConsultRequest, Problem> {
     let root = start.root.map(|name| app.root(&name).map(|folder| (folder.to_owned(), name)));
     let (root, uploads) = (root.transpose()?, start.files);
     let files = tokio::task::spawn_blocking(move || match (root, uploads.is_empty()) {
-        (Some(_), false) => Err(Problem::unusable("name a root or send files, not both")),
+        (Some(_), false) => Err(Problem::unusable("`root` and `files` exclude each other")),
         (Some((folder, name)), true) => gathered(&folder, &format!("`{name}`")).map(Some),
         (None, false) => documents(uploads).map(Some),
         (None, true) => Ok(None),
     });
-    let source = |word: &SourceWord| match word {
-        SourceWord::Edgar => SourceName::Edgar,
-        SourceWord::Files => SourceName::Files,
-        SourceWord::Synthetic => SourceName::Synthetic,
+    let source = |word: &SourceKind| match word {
+        SourceKind::Edgar => DataSource::Edgar,
+        SourceKind::Files => DataSource::Files,
+        SourceKind::Synthetic => DataSource::Synthetic,
     };
-    Ok(ConsultAsk {
+    Ok(ConsultRequest {
         ticker: start.ticker,
         name: start.name,
         sources: start.sources.iter().map(source).collect(),
@@ -312,16 +313,16 @@ pub(super) async fn consult_ask(app: &App, start: ConsultStart) -> Result<Consul
     })
 }
 
-pub(super) fn debate_ask(start: DebateStart) -> Result<DebateAsk, Problem> {
+pub(super) fn debate_ask(start: DebateStart) -> Result<DebateRequest, Problem> {
     let rounds = start.rounds.map(|rounds| within("rounds", rounds, 50)).transpose()?;
     let ticker = start.ticker.map(|ticker| ticker.parse::<assize_consult::Ticker>()).transpose();
     let ticker = ticker.map_err(|error| Problem::unusable(error.to_string()))?;
     let ticker = ticker.map(|ticker| ticker.to_string());
-    Ok(DebateAsk { document: Some(start.document), ticker, rounds, image: start.image })
+    Ok(DebateRequest { document: Some(start.document), ticker, rounds, image: start.image })
 }
 
-pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<WorkAsk, Problem> {
-    Ok(WorkAsk {
+pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<WorkOptions, Problem> {
+    Ok(WorkOptions {
         workspace: app.root(&start.workspace)?.to_owned(),
         task: start.task,
         task_id: start.task_id,
@@ -332,8 +333,8 @@ pub(super) fn work_ask(app: &App, start: WorkStart) -> Result<WorkAsk, Problem> 
     })
 }
 
-pub(super) fn eval_ask(start: EvalStart) -> Result<EvalAsk, Problem> {
-    Ok(EvalAsk {
+pub(super) fn eval_ask(start: EvalStart) -> Result<EvalRequest, Problem> {
+    Ok(EvalRequest {
         name: start.name,
         problems: assize_code::read_problems(&start.problems)?,
         samples: within("samples", start.samples, 100)?,

@@ -1,13 +1,13 @@
-//! Workspaces: drafts, what waits for a person, what was decided, and the log of it all.
+//! Handlers of workspaces: drafts, submissions, decisions of reviewers, and the audit log.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use assize_draft::audit::{self, Whole};
+use assize_draft::audit::{self, LogCheck};
 use assize_draft::{
-    Cleared, Diff, DraftError, DraftService, Force, OpenDraft, Options, Stage, Step, Submission,
-    SubmissionView, desk, keep, policy, verifier,
+    Diff, DraftError, DraftOptions, DraftService, DraftStep, Force, OpenDraft, Submission,
+    SubmissionStage, SubmissionView, SweepResult, desk, keep, policy, verifier,
 };
 use assize_run::{AuditEntry, AuditQuery, Store};
 use assize_service::Services;
@@ -24,37 +24,37 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::page;
 use crate::App;
-use crate::events::{After, Stream, last_seen};
-use crate::extract::{Path, Query, Sent};
+use crate::events::{AfterQuery, EventStream, last_seen};
+use crate::extract::{JsonBody, Path, Query};
 use crate::problem::Problem;
 
-/// Who decides, where somebody does so at this door.
+/// Actor in the audit log for decisions made through the HTTP API.
 const PERSON: &str = "person over HTTP";
 
-/// The folders that whoever runs the server has allowed, each with its desk.
+/// Folders that the operator allowed with `--root`, each with its draft service.
 #[derive(Debug)]
-pub(crate) struct Desks {
+pub(crate) struct Workspaces {
     folders: BTreeMap<String, PathBuf>,
     desks: BTreeMap<String, Arc<DraftService>>,
 }
 
-impl Desks {
+impl Workspaces {
     pub(crate) fn open(
         folders: BTreeMap<String, PathBuf>,
         services: &Services,
         store: &Arc<dyn Store>,
-    ) -> Result<Desks, Failure> {
+    ) -> Result<Workspaces, Failure> {
         let mut desks = BTreeMap::new();
         for (name, folder) in &folders {
-            let options = Options {
+            let options = DraftOptions {
                 policy: policy(&services.settings)?,
                 verifier: Some(verifier(&services.sandboxes())),
-                ..Options::default()
+                ..DraftOptions::default()
             };
-            let desk = desk(folder, &services.environment, store.clone(), options)?;
-            desks.insert(name.clone(), desk);
+            let service = desk(folder, &services.environment, store.clone(), options)?;
+            desks.insert(name.clone(), service);
         }
-        Ok(Desks { folders, desks })
+        Ok(Workspaces { folders, desks })
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -69,82 +69,82 @@ impl Desks {
         self.folders.get(name).map(PathBuf::as_path)
     }
 
-    /// What a folder is called here, if it was allowed.
+    /// Name of an allowed folder.
     pub(crate) fn name_of(&self, folder: &FilePath) -> Option<&str> {
         let mut all = self.folders.iter();
         all.find(|(_, known)| *known == folder).map(|(name, _)| name.as_str())
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Arc<DraftService>)> {
-        self.desks.iter().map(|(name, desk)| (name.as_str(), desk))
+        self.desks.iter().map(|(name, service)| (name.as_str(), service))
     }
 }
 
 impl App {
-    /// The desk of a workspace.
+    /// Draft service of a workspace.
     pub(crate) fn desk(&self, name: &str) -> Result<&Arc<DraftService>, Problem> {
         self.root(name)?;
-        let broken = || Problem::not_found("there is no such workspace");
-        self.desks.desks.get(name).ok_or_else(broken)
+        let missing = || Problem::not_found("unknown workspace");
+        self.desks.desks.get(name).ok_or_else(missing)
     }
 }
 
-/// A folder in which drafts are made.
+/// Status of a workspace.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Workspace {
+pub(crate) struct WorkspaceInfo {
     name: String,
-    /// Whether workers can use the draft tools
+    /// Whether the draft tools are enabled
     tools_on: bool,
-    /// Submissions that a person must decide on
+    /// Number of submissions that wait for a reviewer
     waiting: usize,
-    /// Drafts that were not handed in yet
+    /// Number of drafts that are not submitted yet
     open_drafts: usize,
-    /// What keeps workers from working, such as a contract that cannot be read
+    /// Why agents cannot work here, such as an invalid contract
     blocked: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Workspaces {
-    workspaces: Vec<Workspace>,
+pub(crate) struct WorkspaceList {
+    workspaces: Vec<WorkspaceInfo>,
 }
 
 /// List workspaces
 #[utoipa::path(
     get, path = "/api/workspaces", tag = "drafts",
-    responses((status = 200, description = "Those that whoever runs the server has allowed", body = Workspaces)),
+    responses((status = 200, description = "Folders allowed with `assize serve --root`", body = WorkspaceList)),
 )]
-pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<Workspaces>, Problem> {
+pub(crate) async fn workspaces(State(app): State<App>) -> Result<Json<WorkspaceList>, Problem> {
     let mut workspaces = Vec::new();
-    for (name, desk) in app.desks.all() {
-        let book = desk.state().await?;
-        let waits = |one: &&Submission| one.stage == Stage::Escalated;
-        workspaces.push(Workspace {
+    for (name, service) in app.desks.all() {
+        let state = service.state().await?;
+        let waits = |one: &&Submission| one.stage == SubmissionStage::Escalated;
+        workspaces.push(WorkspaceInfo {
             name: name.to_owned(),
-            tools_on: !book.off,
-            waiting: book.submissions.values().filter(waits).count(),
-            open_drafts: book.drafts.values().filter(|draft| draft.submission.is_none()).count(),
-            blocked: desk.contract().err().map(|error| error.to_string()),
+            tools_on: !state.off,
+            waiting: state.submissions.values().filter(waits).count(),
+            open_drafts: state.drafts.values().filter(|draft| draft.submission.is_none()).count(),
+            blocked: service.contract().err().map(|error| error.to_string()),
         });
     }
-    Ok(Json(Workspaces { workspaces }))
+    Ok(Json(WorkspaceList { workspaces }))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Switch {
+pub(crate) struct ToolsSwitch {
     on: bool,
 }
 
-/// Switch the draft tools of a workspace on or off
+/// Enable or disable the draft tools of a workspace
 #[utoipa::path(
-    put, path = "/api/workspaces/{workspace}/tools", tag = "drafts", request_body = Switch,
-    params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 204, description = "So it is")),
+    put, path = "/api/workspaces/{workspace}/tools", tag = "drafts", request_body = ToolsSwitch,
+    params(("workspace" = String, Path, description = "Name of the workspace")),
+    responses((status = 204, description = "The tools were enabled or disabled")),
 )]
 pub(crate) async fn switch(
     State(app): State<App>,
     Path(name): Path<String>,
-    Sent { body, .. }: Sent<Switch>,
+    JsonBody { body, .. }: JsonBody<ToolsSwitch>,
 ) -> Result<StatusCode, Problem> {
     let own = app.desk(&name)?.clone();
     app.docket.spawn(async move { own.switch(PERSON, body.on).await }).await??;
@@ -156,44 +156,44 @@ pub(crate) struct OpenDrafts {
     drafts: Vec<OpenDraft>,
 }
 
-/// List drafts that are being worked on, or wait in a submission
+/// List drafts in progress and drafts in undecided submissions
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/drafts", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 200, description = "By name", body = OpenDrafts)),
+    params(("workspace" = String, Path, description = "Name of the workspace")),
+    responses((status = 200, description = "Drafts, by name", body = OpenDrafts)),
 )]
 pub(crate) async fn open_drafts(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<OpenDrafts>, Problem> {
-    let book = app.desk(&name)?.state().await?;
-    Ok(Json(OpenDrafts { drafts: book.drafts.into_values().collect() }))
+    let state = app.desk(&name)?.state().await?;
+    Ok(Json(OpenDrafts { drafts: state.drafts.into_values().collect() }))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DraftView {
     draft: OpenDraft,
     content: String,
-    /// What it would change, as a unified diff
+    /// Unified diff against the file when the draft was created
     diff: String,
 }
 
-/// Show a draft with what it would change
+/// Show a draft with its diff
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/drafts/{draft}", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), ("draft" = String, Path, description = "The draft")),
-    responses((status = 200, description = "As it is now", body = DraftView)),
+    params(("workspace" = String, Path, description = "Name of the workspace"), ("draft" = String, Path, description = "Name of the draft")),
+    responses((status = 200, description = "Current state of the draft", body = DraftView)),
 )]
 pub(crate) async fn draft(
     State(app): State<App>,
     Path((name, draft)): Path<(String, String)>,
 ) -> Result<Json<DraftView>, Problem> {
-    let desk = app.desk(&name)?.clone();
-    let found = desk.state().await?.drafts.get(&draft).cloned();
-    let draft = found.ok_or_else(|| Problem::not_found("there is no such draft"))?;
+    let service = app.desk(&name)?.clone();
+    let found = service.state().await?.drafts.get(&draft).cloned();
+    let draft = found.ok_or_else(|| Problem::not_found("unknown draft"))?;
     spawn_blocking(move || {
-        let base = draft.before.map(|hash| desk.copy(hash)).transpose()?.unwrap_or_default();
-        let bytes = desk.draft(&draft.name)?;
+        let base = draft.before.map(|hash| service.copy(hash)).transpose()?.unwrap_or_default();
+        let bytes = service.draft(&draft.name)?;
         let (base, content) = (String::from_utf8_lossy(&base), String::from_utf8_lossy(&bytes));
         let diff = Diff::unified(&draft.path, &base, &content);
         Ok(Json(DraftView { content: content.into_owned(), diff, draft }))
@@ -204,60 +204,66 @@ pub(crate) async fn draft(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
-    /// Those that are settled, too
+pub(crate) struct SubmissionQuery {
+    /// Include submissions that are accepted, rejected or undone
     all: Option<bool>,
-    /// Those before this one: `next` of the page before
+    /// Return only submissions before this cursor: `next` of the previous page
     before: Option<u64>,
-    /// 50, if nothing is said
+    /// Page size; default: 50
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Submissions {
+pub(crate) struct SubmissionList {
     submissions: Vec<Submission>,
-    /// Where the next page begins; null on the last
+    /// Cursor of the next page; null on the last page
     next: Option<u64>,
 }
 
-/// List what was handed in
+/// List submissions
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/submissions", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), Which),
-    responses((status = 200, description = "The latest first", body = Submissions)),
+    params(("workspace" = String, Path, description = "Name of the workspace"), SubmissionQuery),
+    responses((status = 200, description = "Submissions, newest first", body = SubmissionList)),
 )]
 pub(crate) async fn submissions(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(which): Query<Which>,
-) -> Result<Json<Submissions>, Problem> {
+    Query(which): Query<SubmissionQuery>,
+) -> Result<Json<SubmissionList>, Problem> {
     let limit = page::limit(which.limit, 50, 200)?;
-    let book = app.desk(&name)?.state().await?;
-    let settled = |stage| matches!(stage, Stage::Accepted | Stage::Rejected | Stage::Undone);
-    let wanted = |one: &Submission| {
+    let state = app.desk(&name)?.state().await?;
+    let settled = |stage| {
+        matches!(
+            stage,
+            SubmissionStage::Accepted | SubmissionStage::Rejected | SubmissionStage::Undone
+        )
+    };
+    let matches = |one: &Submission| {
         which.before.is_none_or(|before| one.id < before)
             && (which.all == Some(true) || !settled(one.stage))
     };
-    let mut found: Vec<Submission> = book.submissions.into_values().rev().filter(wanted).collect();
+    let all = state.submissions.into_values().rev();
+    let mut found: Vec<Submission> = all.filter(matches).collect();
     let next = page::cut(&mut found, limit, |one| one.id);
-    Ok(Json(Submissions { submissions: found, next }))
+    Ok(Json(SubmissionList { submissions: found, next }))
 }
 
-/// The submission of a name: its number, or its message (`msg_12`), as workers are told.
-async fn find(desk: &DraftService, name: &str) -> Result<Submission, Problem> {
-    let found = desk.state().await?.submission_named(name).cloned();
-    found.ok_or_else(|| Problem::not_found("there is no such submission"))
+/// Finds a submission by its number, or by the message id that the agent got (`msg_12`).
+async fn find(service: &DraftService, name: &str) -> Result<Submission, Problem> {
+    let found = service.state().await?.submission_named(name).cloned();
+    found.ok_or_else(|| Problem::not_found("unknown submission"))
 }
 
-async fn shown(desk: &Arc<DraftService>, name: &str) -> Result<Json<SubmissionView>, Problem> {
-    let (submission, desk) = (find(desk, name).await?, desk.clone());
-    // What differs may take a while to be found.
-    let view = spawn_blocking(move || SubmissionView::new(&desk, submission)).await?;
+async fn shown(service: &Arc<DraftService>, name: &str) -> Result<Json<SubmissionView>, Problem> {
+    let (submission, service) = (find(service, name).await?, service.clone());
+    // Large diffs take a while.
+    let view = spawn_blocking(move || SubmissionView::new(&service, submission)).await?;
     Ok(Json(view))
 }
 
-/// Makes a decision on a submission, even if the reviewer hangs up meanwhile, and shows what became of it.
+/// Executes a reviewer's decision, even if the client disconnects meanwhile, and returns the submission.
 async fn decide<F>(
     app: &App,
     (workspace, name): (String, String),
@@ -266,17 +272,17 @@ async fn decide<F>(
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
 {
-    let desk = app.desk(&workspace)?;
-    let id = find(desk, &name).await?.id;
-    app.docket.spawn(decision(desk.clone(), id)).await??;
-    shown(desk, &name).await
+    let service = app.desk(&workspace)?;
+    let id = find(service, &name).await?.id;
+    app.docket.spawn(decision(service.clone(), id)).await??;
+    shown(service, &name).await
 }
 
-/// Show a submission, with what it changes and why it was decided so
+/// Show a submission with its diffs and the reasons of the decision
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/submissions/{submission}", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "With a diff of each file", body = ref("#/components/schemas/SubmissionView"))),
+    params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
+    responses((status = 200, description = "Submission with a diff of each file", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn submission(
     State(app): State<App>,
@@ -287,77 +293,78 @@ pub(crate) async fn submission(
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Accept {
-    /// Put the draft in the place of what is there, though that has changed since
+pub(crate) struct AcceptBody {
+    /// Overwrite files that have changed since the draft was created
     force: bool,
 }
 
 /// Accept a submission
 ///
-/// Its files are changed.
+/// Applies its changes to the files of the workspace.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<Accept>,
-    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was applied", body = ref("#/components/schemas/SubmissionView"))),
+    post, path = "/api/workspaces/{workspace}/submissions/{submission}/accept", tag = "drafts", request_body = Option<AcceptBody>,
+    params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
+    responses((status = 200, description = "The submission was applied", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn accept(
     State(app): State<App>,
     Path(names): Path<(String, String)>,
-    Sent { body, .. }: Sent<Accept>,
+    JsonBody { body, .. }: JsonBody<AcceptBody>,
 ) -> Result<Json<SubmissionView>, Problem> {
     let force = if body.force { Force::Yes } else { Force::No };
     let failed = |error| match error {
-        DraftError::Conflict(_) => Problem::from(error).hint("`force` puts the draft in its place"),
+        DraftError::Conflict(_) => Problem::from(error).hint("`force` overwrites the newer file"),
         error => undecided(error),
     };
-    let accept = move |desk: Arc<DraftService>, id| async move {
-        desk.accept(PERSON, id, force).await.map_err(failed)
+    let accept = move |service: Arc<DraftService>, id| async move {
+        service.accept(PERSON, id, force).await.map_err(failed)
     };
     decide(&app, names, accept).await
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Reject {
-    /// What the worker is told
+pub(crate) struct RejectBody {
+    /// Reason that the agent gets
     reason: String,
 }
 
 /// Reject a submission
 ///
-/// The worker is told why.
+/// The agent gets the reason.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<Reject>,
-    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "It was sent back", body = ref("#/components/schemas/SubmissionView"))),
+    post, path = "/api/workspaces/{workspace}/submissions/{submission}/reject", tag = "drafts", request_body = Option<RejectBody>,
+    params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
+    responses((status = 200, description = "The submission was rejected", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn reject(
     State(app): State<App>,
     Path(names): Path<(String, String)>,
-    Sent { body, .. }: Sent<Reject>,
+    JsonBody { body, .. }: JsonBody<RejectBody>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let reject = |desk: Arc<DraftService>, id| async move {
-        desk.reject(PERSON, id, &body.reason).await.map_err(undecided)
+    let reject = |service: Arc<DraftService>, id| async move {
+        service.reject(PERSON, id, &body.reason).await.map_err(undecided)
     };
     decide(&app, names, reject).await
 }
 
-/// Take back what a submission changed
+/// Undo the changes of an accepted submission
 #[utoipa::path(
     post, path = "/api/workspaces/{workspace}/submissions/{submission}/undo", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), ("submission" = String, Path, description = "The submission")),
-    responses((status = 200, description = "The files are as they were", body = ref("#/components/schemas/SubmissionView"))),
+    params(("workspace" = String, Path, description = "Name of the workspace"), ("submission" = String, Path, description = "Number or message id of the submission")),
+    responses((status = 200, description = "The files were restored", body = ref("#/components/schemas/SubmissionView"))),
 )]
 pub(crate) async fn undo(
     State(app): State<App>,
     Path(names): Path<(String, String)>,
 ) -> Result<Json<SubmissionView>, Problem> {
-    let undo =
-        |desk: Arc<DraftService>, id| async move { desk.undo(PERSON, id).await.map_err(undecided) };
+    let undo = |service: Arc<DraftService>, id| async move {
+        service.undo(PERSON, id).await.map_err(undecided)
+    };
     decide(&app, names, undo).await
 }
 
-/// It is there, and what is asked for does not fit how it stands.
+/// Maps errors of a decision: one that the current stage does not allow is a conflict.
 fn undecided(error: DraftError) -> Problem {
     match error {
         DraftError::Wrong(_) | DraftError::Refused(_) => Problem::conflict(error.to_string()),
@@ -368,57 +375,57 @@ fn undecided(error: DraftError) -> Problem {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Entries {
-    /// With ids above this one: `next` of the page before
+pub(crate) struct AuditLogQuery {
+    /// Return only entries after this cursor: `next` of the previous page
     after: Option<u64>,
-    /// Only what concerns this task
+    /// Return only entries about this task
     task: Option<String>,
-    /// Only paths that were refused
+    /// Return only refused paths
     refused: Option<bool>,
-    /// 200, if nothing is said
+    /// Page size; default: 200
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Entry of the log, chained to the one before. What it is about is in `detail`, by its `action`.
+/// Entry of the audit log, chained to the previous entry by its hash. The `action` determines the fields of `detail`.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes entries, which are answered as the store has them")]
+#[expect(dead_code, reason = "schema only: the server sends entries as stored")]
 struct LogEntry {
     #[serde(flatten)]
     entry: AuditEntry,
     #[serde(flatten)]
-    step: Step,
+    step: DraftStep,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AuditLog {
     #[schemars(with = "Vec<LogEntry>")]
     entries: Vec<AuditEntry>,
-    /// Where the next page begins; null on the last
+    /// Cursor of the next page; null on the last page
     next: Option<u64>,
 }
 
-/// Read the log of a workspace
+/// Read the audit log of a workspace
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), Entries),
-    responses((status = 200, description = "The oldest first", body = AuditLog)),
+    params(("workspace" = String, Path, description = "Name of the workspace"), AuditLogQuery),
+    responses((status = 200, description = "Entries, oldest first", body = AuditLog)),
 )]
 pub(crate) async fn audit(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(query): Query<Entries>,
+    Query(query): Query<AuditLogQuery>,
 ) -> Result<Json<AuditLog>, Problem> {
     let limit = page::limit(query.limit, 200, 1000)?;
-    let desk = app.desk(&name)?;
+    let service = app.desk(&name)?;
     let (after, refused) = (query.after.unwrap_or_default(), query.refused == Some(true));
     let mut entries = match (&query.task, refused) {
         (None, false) => {
-            let subject = Some(desk.subject().to_owned());
+            let subject = Some(service.subject().to_owned());
             app.store.audit_log(AuditQuery { subject, after, limit: limit + 1 }).await?
         }
         (task, refused) => {
-            let mut entries = audit::about(desk.entries().await?, task.as_deref(), refused);
+            let mut entries = audit::about(service.entries().await?, task.as_deref(), refused);
             entries.retain(|entry| entry.id > after);
             entries
         }
@@ -430,86 +437,86 @@ pub(crate) async fn audit(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Since {
-    /// `head` of an earlier look: it must still be in the log
+pub(crate) struct VerifyQuery {
+    /// `head` of an earlier check, which must still be in the log
     since: Option<String>,
 }
 
-/// See whether the log is whole
+/// Verify the integrity of the audit log
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/audit/verify", tag = "drafts",
-    params(("workspace" = String, Path, description = "The workspace"), Since),
-    responses((status = 200, description = "Of the store and of the workspace", body = ref("#/components/schemas/LogCheck"))),
+    params(("workspace" = String, Path, description = "Name of the workspace"), VerifyQuery),
+    responses((status = 200, description = "Result for the store's log and the workspace's copy", body = ref("#/components/schemas/LogCheck"))),
 )]
 pub(crate) async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(query): Query<Since>,
-) -> Result<Json<Whole>, Problem> {
-    let desk = app.desk(&name)?;
-    Ok(Json(audit::look(&*app.store, desk, query.since.as_deref()).await?))
+    Query(query): Query<VerifyQuery>,
+) -> Result<Json<LogCheck>, Problem> {
+    let service = app.desk(&name)?;
+    Ok(Json(audit::look(&*app.store, service, query.since.as_deref()).await?))
 }
 
-/// Follow what happens to drafts
+/// Stream the events of a workspace
 ///
-/// A stream of server-sent events: the entries of the workspace's log, by the names of the messages that workers get
-/// where there is one. Without an id to begin after it begins now.
+/// A stream of server-sent events: the entries of the workspace's audit log. An entry for which agents get a message
+/// has the name of that message. Without `after` or `Last-Event-ID`, only new entries are sent.
 #[utoipa::path(
     get, path = "/api/workspaces/{workspace}/events", tag = "events", operation_id = "of_workspace",
-    params(("workspace" = String, Path, description = "The workspace"), After,
-           ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen")),
-    responses((status = 200, description = "Events as they happen", content_type = "text/event-stream", body = String)),
+    params(("workspace" = String, Path, description = "Name of the workspace"), AfterQuery,
+           ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client received")),
+    responses((status = 200, description = "Event stream", content_type = "text/event-stream", body = String)),
 )]
 pub(crate) async fn events(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(query): Query<After>,
+    Query(query): Query<AfterQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let desk = app.desk(&name)?;
+    let service = app.desk(&name)?;
     let newest = app.store.audit_head().await?;
     let after = last_seen(&headers)?.or(query.after).unwrap_or(newest);
-    let book = desk.state().await?;
+    let state = service.state().await?;
     let waiting: Vec<&Submission> =
-        book.submissions.values().filter(|one| one.stage == Stage::Escalated).collect();
-    let snapshot = json!({"workspace": name, "tools_on": !book.off, "waiting": waiting,
-                          "drafts": book.drafts.values().collect::<Vec<_>>(), "last_event_id": newest});
-    let about = Some([desk.subject().to_owned()].into());
-    let follower = app.audit.follow(about, after);
-    Ok(Stream::new(app.clone(), follower, snapshot).into_response())
+        state.submissions.values().filter(|one| one.stage == SubmissionStage::Escalated).collect();
+    let snapshot = json!({"workspace": name, "tools_on": !state.off, "waiting": waiting,
+                          "drafts": state.drafts.values().collect::<Vec<_>>(), "last_event_id": newest});
+    let subjects = Some([service.subject().to_owned()].into());
+    let follower = app.audit.follow(subjects, after);
+    Ok(EventStream::new(app.clone(), follower, snapshot).into_response())
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Clean {
-    /// What was settled longer ago than this; as the settings say, if nothing
+pub(crate) struct CleanBody {
+    /// Delete drafts settled more than this many days ago; default: the server's setting
     #[schema(maximum = 36500)]
     older_than_days: Option<u32>,
 }
 
-/// Put old drafts away
+/// Delete old drafts
 ///
-/// What settled submissions were before and after is deleted for good.
+/// Permanently deletes the stored file versions (before and after) of settled submissions.
 #[utoipa::path(
-    post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<Clean>,
-    params(("workspace" = String, Path, description = "The workspace")),
-    responses((status = 200, description = "What was put away", body = ref("#/components/schemas/Cleared"))),
+    post, path = "/api/workspaces/{workspace}/clean", tag = "drafts", request_body = Option<CleanBody>,
+    params(("workspace" = String, Path, description = "Name of the workspace")),
+    responses((status = 200, description = "Deleted items", body = ref("#/components/schemas/SweepResult"))),
 )]
 pub(crate) async fn clean(
     State(app): State<App>,
     Path(name): Path<String>,
-    Sent { body, .. }: Sent<Clean>,
-) -> Result<Json<Cleared>, Problem> {
-    let desk = app.desk(&name)?;
+    JsonBody { body, .. }: JsonBody<CleanBody>,
+) -> Result<Json<SweepResult>, Problem> {
+    let service = app.desk(&name)?;
     let day = std::time::Duration::from_secs(24 * 60 * 60);
     let keep = match body.older_than_days {
         Some(days) if days > 36500 => {
-            return Err(Problem::unusable("`older_than_days` is at most 36500"));
+            return Err(Problem::unusable("`older_than_days` must be at most 36500"));
         }
         Some(days) => day * days,
         None => keep(&app.services.settings),
     };
-    let own = desk.clone();
+    let own = service.clone();
     let sweep = app.docket.spawn(async move { own.sweep(PERSON, unix_millis(), keep).await });
     Ok(Json(sweep.await??))
 }

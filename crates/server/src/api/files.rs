@@ -1,4 +1,4 @@
-//! Documents and files of a run. Models and programs wrote them: a browser may keep them, and show nothing but pictures.
+//! Documents and files of a run. They are untrusted: browsers download them, and display only images inline.
 
 use assize_code::INPUTS;
 use assize_consult::DOCUMENTS;
@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::extract::Path;
 use crate::headers::SANDBOX;
-use crate::kinds::Document;
+use crate::kinds::ConsultDocument;
 use crate::problem::Problem;
 use crate::{App, kinds};
 
-/// Something that can be fetched.
+/// Name and size of a file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FileInfo {
     pub(super) name: String,
@@ -25,22 +25,22 @@ pub(crate) struct FileInfo {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Files {
+pub(crate) struct FileList {
     files: Vec<FileInfo>,
 }
 
-/// Files that a program left, and those that it was given.
+/// Files of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Artifacts {
-    /// What was sent along
+    /// Input files
     given: Vec<FileInfo>,
-    /// What its last program left
+    /// Files that the last program left
     left: Vec<FileInfo>,
-    /// What else is kept with the run, such as its task, and what programs left, attempt by attempt
+    /// Other stored files, such as the task, and the files that the programs of each attempt left
     kept: Vec<FileInfo>,
 }
 
-/// The type of a file by its name: text, and pictures made of dots. Whatever could be run as a page is bytes.
+/// Media type of a file by its name: text and raster images. Formats with scripts such as SVG are sent as bytes.
 fn kind(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "md" => "text/markdown; charset=utf-8",
@@ -55,7 +55,7 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
-/// The type of a picture made of dots, by what it begins with.
+/// Media type of a raster image, by its magic bytes.
 pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -66,13 +66,13 @@ pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Characters that are escaped in the name of a file: all but letters, digits and `.-_`.
+/// Characters that are escaped in a file name: all but letters, digits and `.-_`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
-/// A file that is not ours: to be kept, and where it is a picture to be shown.
+/// Response with an untrusted file: a download, or for an image inline display.
 pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let kind = kind(name);
-    // Whether bytes are the picture that their name says.
+    // The content must match the image format of the name.
     let kind = match kind.starts_with("image/") && picture(&bytes) != Some(kind) {
         true => "application/octet-stream",
         false => kind,
@@ -87,7 +87,7 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
-    // Of plain letters alone.
+    // Cannot fail, as the value is ASCII.
     let named = HeaderValue::from_str(&named).unwrap_or(HeaderValue::from_static("attachment"));
     headers.insert(CONTENT_DISPOSITION, named);
     response
@@ -95,51 +95,52 @@ pub(crate) fn attachment(name: &str, bytes: Vec<u8>) -> Response<Body> {
 
 /// List the documents of a consultation
 #[utoipa::path(
-    get, path = "/api/runs/{id}/documents", tag = "files", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "Those that there are", body = Files)),
+    get, path = "/api/runs/{id}/documents", tag = "files", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 200, description = "Documents written so far", body = FileList)),
 )]
 pub(crate) async fn documents(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Json<Files>, Problem> {
+) -> Result<Json<FileList>, Problem> {
     let run = app.run(&id).await?;
     let files = kinds::documents(&app, &run).await?.into_iter();
     let files = files.map(|(name, document)| match document {
-        Document::Rendered(bytes) => FileInfo { name, bytes: bytes.len() as u64 },
-        Document::Stored(_, bytes) => FileInfo { name, bytes },
+        ConsultDocument::Rendered(bytes) => FileInfo { name, bytes: bytes.len() as u64 },
+        ConsultDocument::Stored(_, bytes) => FileInfo { name, bytes },
     });
-    Ok(Json(Files { files: files.collect() }))
+    Ok(Json(FileList { files: files.collect() }))
 }
 
 /// Fetch a document of a consultation
 ///
-/// By its name: `F1.md`, `m7.md`, `report.html` and so on.
+/// Names are `F1.md`, `m7.md`, `report.html` and so on.
 #[utoipa::path(
     get, path = "/api/runs/{id}/documents/{*document}", tag = "files",
-    params(("id" = String, Path, description = "The run"), ("document" = String, Path, description = "The document")),
-    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
+    params(("id" = String, Path, description = "Id of the run"), ("document" = String, Path, description = "Name of the document")),
+    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn document(
     State(app): State<App>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response<Body>, Problem> {
     let run = app.run(&id).await?;
-    // A move is known by its own name, wherever it is kept.
-    let moved = format!("moves/{name}");
+    // Clients may omit the folder of a move.
+    let in_moves = format!("moves/{name}");
     let mut documents = kinds::documents(&app, &run).await?.into_iter();
-    let found = documents.find(|(known, _)| *known == name || *known == moved);
-    let found = found.ok_or_else(|| Problem::not_found("there is no such document, or not yet"))?;
+    let found = documents.find(|(known, _)| *known == name || *known == in_moves);
+    let missing = || Problem::not_found("unknown document, or not written yet");
+    let found = found.ok_or_else(missing)?;
     let bytes = match found.1 {
-        Document::Rendered(bytes) => bytes,
-        Document::Stored(id, _) => app.store.artifact(id).await?,
+        ConsultDocument::Rendered(bytes) => bytes,
+        ConsultDocument::Stored(id, _) => app.store.artifact(id).await?,
     };
     Ok(attachment(&found.0, bytes))
 }
 
 /// List the files of a run
 #[utoipa::path(
-    get, path = "/api/runs/{id}/artifacts", tag = "files", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "By whose they are", body = Artifacts)),
+    get, path = "/api/runs/{id}/artifacts", tag = "files", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 200, description = "Files, by origin", body = Artifacts)),
 )]
 pub(crate) async fn artifacts(
     State(app): State<App>,
@@ -161,11 +162,11 @@ pub(crate) async fn artifacts(
 
 /// Fetch a file of a run
 ///
-/// One that its last program left, or else one that was sent along, or else one that is kept with it.
+/// Looks for the name in the files that the last program left, then in the input files, then in the other stored files.
 #[utoipa::path(
     get, path = "/api/runs/{id}/artifacts/{*artifact}", tag = "files",
-    params(("id" = String, Path, description = "The run"), ("artifact" = String, Path, description = "The file")),
-    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
+    params(("id" = String, Path, description = "Id of the run"), ("artifact" = String, Path, description = "Name of the file")),
+    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn artifact(
     State(app): State<App>,
@@ -178,9 +179,9 @@ pub(crate) async fn artifact(
         Some(id) => id,
         None => {
             let all = app.store.artifacts(&run.id).await?;
-            let sent = all.iter().find(|one| one.name.strip_prefix(INPUTS) == Some(&name));
-            let found = sent.or_else(|| all.iter().find(|one| one.name == name));
-            found.ok_or_else(|| Problem::not_found("there is no such file"))?.id
+            let input = all.iter().find(|one| one.name.strip_prefix(INPUTS) == Some(&name));
+            let found = input.or_else(|| all.iter().find(|one| one.name == name));
+            found.ok_or_else(|| Problem::not_found("unknown file"))?.id
         }
     };
     Ok(attachment(&name, app.store.artifact(id).await?))
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pictures_made_of_dots_are_shown() {
+    fn only_raster_images_are_displayed_inline() {
         let (kind, how) = headers("out/plot.png", b"\x89PNG\r\n\x1a\nrest");
         assert_eq!((kind.as_str(), how.starts_with("inline; ")), ("image/png", true), "{how}");
         for (name, bytes, kind) in [
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_breaks_out_of_its_header() {
+    fn file_names_cannot_inject_headers() {
         let (_, how) = headers("a\"; filename=evil.exe\r\nX: y/ü\u{202e}.txt", b"");
         assert_eq!(how, "attachment; filename=\"__.txt\"; filename*=UTF-8''%C3%BC%E2%80%AE.txt");
     }

@@ -1,11 +1,11 @@
-//! The machine that this runs on, and the server itself.
+//! Handlers about the server itself and its machine: health, version, doctor, cluster, sessions and sign-in links.
 
 use assize_code::{Session, sessions as sessions_folder};
 use assize_config::Isolation;
 use assize_sandbox::PoolMetrics;
 use assize_service::attack::scorecards::{self, Scorecard};
-use assize_service::doctor::{self, DoctorReport, InUse};
-use assize_service::status::Status;
+use assize_service::doctor::{self, DoctorReport, ModelChoice};
+use assize_service::status::ClusterStatus;
 use assize_types::{Failure, FailureKind};
 use axum::Json;
 use axum::extract::State;
@@ -21,92 +21,94 @@ use crate::problem::Problem;
 use crate::{App, pages};
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Fine {
+pub(crate) struct HealthView {
     status: &'static str,
 }
 
-/// Whether the server is there
+/// Liveness check
 #[utoipa::path(
     get, path = "/healthz", tag = "machine", security(()),
-    responses((status = 200, description = "It is", body = Fine)),
+    responses((status = 200, description = "The server is alive", body = HealthView)),
 )]
-pub(crate) async fn health() -> Json<Fine> {
-    Json(Fine { status: "ok" })
+pub(crate) async fn health() -> Json<HealthView> {
+    Json(HealthView { status: "ok" })
 }
 
-/// Whether the server can do its work
+/// Readiness check
 #[utoipa::path(
     get, path = "/readyz", tag = "machine", security(()),
-    responses((status = 200, description = "It can", body = Fine)),
+    responses((status = 200, description = "The server is ready: its store can be read", body = HealthView)),
 )]
-pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Fine>, Problem> {
+pub(crate) async fn ready(State(app): State<App>) -> Result<Json<HealthView>, Problem> {
     if app.closing.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"));
     }
     app.store.last_event().await?;
-    Ok(Json(Fine { status: "ready" }))
+    Ok(Json(HealthView { status: "ready" }))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Version {
+pub(crate) struct VersionInfo {
     name: &'static str,
     version: &'static str,
 }
 
-/// Which version this is
+/// Show the version of the server
 #[utoipa::path(
     get, path = "/api/version", tag = "machine",
-    responses((status = 200, description = "This one", body = Version)),
+    responses((status = 200, description = "Version of assize", body = VersionInfo)),
 )]
-pub(crate) async fn version() -> Json<Version> {
-    Json(Version { name: "assize", version: env!("CARGO_PKG_VERSION") })
+pub(crate) async fn version() -> Json<VersionInfo> {
+    Json(VersionInfo { name: "assize", version: env!("CARGO_PKG_VERSION") })
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct About {
+pub(crate) struct ServerInfo {
     version: &'static str,
-    /// Who answers: a provider, or `rehearsal`
+    /// Provider that new runs use, or `rehearsal`
     provider: &'static str,
     model: Option<String>,
-    /// Why it is this one
+    /// Why this provider is used
     why: String,
-    /// The walls around code; null, if there are none to be had
+    /// Sandbox backend that new runs use; null if none is available
     isolation: Option<Isolation>,
-    /// Why they are these, or why there are none
+    /// Why this backend is used, or why none is available
     isolation_why: String,
-    /// The cluster that does the work, if the server takes part in one; its walls are those of its workers
+    /// Name of the cluster; null if the server is not part of a cluster. Sandboxes are then those of the workers
     cluster: Option<String>,
-    /// Where runs are kept: a file, or the servers of the cluster
+    /// Where runs are stored: path of the file, or address of the cluster's NATS servers
     store: String,
-    trials: Trials,
-    /// Idle sandboxes of each backend that was used, and of the default backend from the start
+    trials: RunSlots,
+    /// Warm pools of the default backend and of every other backend used since the start
     warm_pools: Vec<WarmPoolInfo>,
-    /// The tasks for programs that the rehearsal model knows, if it is the one that answers
+    /// Code tasks that the rehearsal model knows; empty with another provider
     rehearsed: Vec<&'static str>,
-    /// And the changes of files
+    /// File edits that the rehearsal model knows; empty with another provider
     rehearsed_changes: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Trials {
+pub(crate) struct RunSlots {
     running: usize,
-    /// As many as may be at once
+    /// Maximum number of concurrent runs
     most: usize,
 }
 
-/// The warm pools of one backend
+/// Warm pools of one backend
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WarmPoolInfo {
     isolation: Isolation,
-    /// Idle sandboxes when it is full, and now
+    /// Capacity
     size: usize,
+    /// Idle sandboxes now
     idle: usize,
-    /// Requests since the server was started that an idle sandbox served, and those that started one
+    /// Requests served by an idle sandbox since the server was started
     hits: u64,
+    /// Requests that had to start a sandbox
     misses: u64,
-    /// Mean time to make an idle sandbox; null, if none was made yet
+    /// Mean time to create an idle sandbox; null if none was created yet
     refill_ms: Option<f64>,
-    /// Whether it is not refilled for want of free memory
+    /// Whether the pool is not refilled because free memory is low
     low_memory: bool,
 }
 
@@ -118,18 +120,18 @@ impl From<(Isolation, PoolMetrics)> for WarmPoolInfo {
     }
 }
 
-/// What a trial would be held with that began now
+/// Show the configuration that new runs use
 #[utoipa::path(
     get, path = "/api/about", tag = "machine",
-    responses((status = 200, description = "Who answers, behind which walls code runs, and where runs are kept", body = About)),
+    responses((status = 200, description = "Provider, sandbox backend, store and warm pools", body = ServerInfo)),
 )]
-pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem> {
+pub(crate) async fn about(State(app): State<App>) -> Result<Json<ServerInfo>, Problem> {
     let config = &app.services.settings;
-    let InUse { provider, model, why } = doctor::in_use(config).await?;
+    let ModelChoice { provider, model, why } = doctor::in_use(config).await?;
     let member = app.services.member.as_ref();
     let (isolation, isolation_why) = match member {
         Some(_) => {
-            (None, "programs are run by workers, behind the walls that each of them has".to_owned())
+            (None, "workers of the cluster run programs, each with its own backend".to_owned())
         }
         None => match app.backends.get(&app.services.sandboxes()).await {
             Ok(chosen) => (Some(chosen.manager.isolation()), chosen.why.clone()),
@@ -145,7 +147,7 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         None => (assize_code::rehearsal::tasks(), vec![assize_draft::work::rehearsal::TASK]),
         Some(_) => (Vec::new(), Vec::new()),
     };
-    Ok(Json(About {
+    Ok(Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
         provider,
         model,
@@ -154,62 +156,63 @@ pub(crate) async fn about(State(app): State<App>) -> Result<Json<About>, Problem
         isolation_why,
         cluster: member.map(|member| member.cluster.name().to_owned()),
         store,
-        trials: Trials { running: figures.running, most: app.docket.most() },
+        trials: RunSlots { running: figures.running, most: app.docket.most() },
         warm_pools: app.backends.metrics().into_iter().map(WarmPoolInfo::from).collect(),
         rehearsed,
         rehearsed_changes,
     }))
 }
 
-/// How the cluster is that the server takes part in
+/// Show the status of the cluster
 ///
-/// Who takes part and what they can do, what waits and for what, and runs that nobody gets on with.
+/// Nodes with their capabilities, queued jobs with their requirements, and stuck runs.
 #[utoipa::path(
     get, path = "/api/cluster", tag = "machine",
-    responses((status = 200, description = "As `assize cluster status` says it", body = ref("#/components/schemas/ClusterStatus"))),
+    responses((status = 200, description = "The same as `assize cluster status`", body = ref("#/components/schemas/ClusterStatus"))),
 )]
-pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<Status>, Problem> {
+pub(crate) async fn cluster(State(app): State<App>) -> Result<Json<ClusterStatus>, Problem> {
     let Some(member) = &app.services.member else {
-        let detail = "the server takes part in no cluster; start it with `--cluster` to have workers do its work";
-        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+        let problem = Problem::not_found("this server is not part of a cluster");
+        return Err(problem.hint("start it with `--cluster` to have workers execute its runs"));
     };
-    Ok(Json(Status::of(member, &*app.store).await?))
+    Ok(Json(ClusterStatus::of(member, &*app.store).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Attacks {
+pub(crate) struct ScorecardList {
     attacks: Vec<Scorecard>,
 }
 
-/// What became of the last attack on each kind of sandbox
+/// Show the last attack scorecard of each sandbox backend
 ///
-/// `assize attack` makes them, on this machine.
+/// `assize attack` writes the scorecards on this machine.
 #[utoipa::path(
     get, path = "/api/attacks", tag = "machine",
-    responses((status = 200, description = "By isolation; none, if nobody attacked yet", body = Attacks)),
+    responses((status = 200, description = "Scorecards, by isolation; empty before the first attack", body = ScorecardList)),
 )]
-pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<Attacks>, Problem> {
-    Ok(Json(Attacks { attacks: scorecards::kept(&app.services.environment)? }))
+pub(crate) async fn attacks(State(app): State<App>) -> Result<Json<ScorecardList>, Problem> {
+    Ok(Json(ScorecardList { attacks: scorecards::kept(&app.services.environment)? }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Examine {
-    /// Do not try to reach anyone
+pub(crate) struct DoctorQuery {
+    /// Do not connect to providers
     offline: Option<bool>,
 }
 
-/// What this machine offers, and why not the rest
+/// Check what this machine supports
 ///
-/// Providers, sandboxes, and what each limit rests on. Sandboxes are tried by making one.
+/// Reports providers, sandbox backends, how each limit is enforced, and what is unavailable and why. Starts a sandbox
+/// of each backend.
 #[utoipa::path(
-    get, path = "/api/doctor", tag = "machine", params(Examine),
-    responses((status = 200, description = "What was found out", body = ref("#/components/schemas/DoctorReport"))),
+    get, path = "/api/doctor", tag = "machine", params(DoctorQuery),
+    responses((status = 200, description = "Result of the checks", body = ref("#/components/schemas/DoctorReport"))),
 )]
 pub(crate) async fn examine(
     State(app): State<App>,
-    Query(query): Query<Examine>,
+    Query(query): Query<DoctorQuery>,
 ) -> Result<Json<DoctorReport>, Problem> {
     let _check = app.examined.lock().await;
     Ok(Json(app.services.examine(query.offline == Some(true)).await?))
@@ -222,16 +225,16 @@ pub(crate) struct SessionInfo {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionList {
     sessions: Vec<SessionInfo>,
 }
 
-/// List the sessions whose files are kept between runs
+/// List sessions, which keep files between runs
 #[utoipa::path(
     get, path = "/api/sessions", tag = "runs",
-    responses((status = 200, description = "By name", body = Sessions)),
+    responses((status = 200, description = "Sessions, by name", body = SessionList)),
 )]
-pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<Sessions>, Problem> {
+pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<SessionList>, Problem> {
     let root = sessions_folder(&app.services.environment);
     let mut sessions = Vec::new();
     for name in Session::names(&root).map_err(Failure::from)? {
@@ -239,30 +242,30 @@ pub(crate) async fn sessions(State(app): State<App>) -> Result<Json<Sessions>, P
         let files = files.into_iter().map(|(name, bytes)| super::files::FileInfo { name, bytes });
         sessions.push(SessionInfo { name, files: files.collect() });
     }
-    Ok(Json(Sessions { sessions }))
+    Ok(Json(SessionList { sessions }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct FileName {
-    /// As in the list of sessions
+pub(crate) struct SessionFileQuery {
+    /// Name of the file, as in the list of sessions
     path: String,
 }
 
 /// Fetch a file of a session
 #[utoipa::path(
     get, path = "/api/sessions/{session}/files", tag = "runs",
-    params(("session" = String, Path, description = "The session"), FileName),
-    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
+    params(("session" = String, Path, description = "Name of the session"), SessionFileQuery),
+    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn session_file(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(file): Query<FileName>,
+    Query(file): Query<SessionFileQuery>,
 ) -> Result<axum::http::Response<axum::body::Body>, Problem> {
     let root = sessions_folder(&app.services.environment);
-    let missing = || Problem::not_found("there is no such session, or no such file in it");
+    let missing = || Problem::not_found("unknown session or file");
     let path = file.path.clone();
     let read = tokio::task::spawn_blocking(move || Session::read(&root, &name, &path)).await?;
     let bytes = match read {
@@ -272,29 +275,29 @@ pub(crate) async fn session_file(
     Ok(super::files::attachment(&file.path, bytes.ok_or_else(missing)?))
 }
 
-/// Who takes part in a consultation, unless others are sent
+/// Fetch the default personas of a consultation
 ///
-/// Change what you like and send it back as `personas` of a consultation.
+/// Edit the file and send it as `personas` of a consultation.
 #[utoipa::path(
     get, path = "/api/personas", tag = "runs",
-    responses((status = 200, description = "A file in TOML", content_type = "text/plain", body = String)),
+    responses((status = 200, description = "TOML file", content_type = "text/plain", body = String)),
 )]
 pub(crate) async fn personas() -> axum::http::Response<axum::body::Body> {
-    let file = assize_consult::Personas::default().to_file();
+    let file = assize_consult::ConsultPersonas::default().to_file();
     super::files::attachment("personas.toml", file.into_bytes())
 }
 
 /// Remove a session with its files
 #[utoipa::path(
-    delete, path = "/api/sessions/{session}", tag = "runs", params(("session" = String, Path, description = "The session")),
-    responses((status = 204, description = "It is gone")),
+    delete, path = "/api/sessions/{session}", tag = "runs", params(("session" = String, Path, description = "Name of the session")),
+    responses((status = 204, description = "The session was removed")),
 )]
 pub(crate) async fn remove_session(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let root = sessions_folder(&app.services.environment);
-    let missing = || Problem::not_found("there is no such session");
+    let missing = || Problem::not_found("unknown session");
     Session::look(&root, &name).ok().flatten().ok_or_else(missing)?;
     let session = Session::open(&root, &name).map_err(|error| {
         let failure = Failure::from(error);
@@ -308,20 +311,20 @@ pub(crate) async fn remove_session(
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Link {
-    /// To be opened in a browser, once, on this server
+pub(crate) struct SignInLink {
+    /// Path on this server to open in a browser
     path: String,
 }
 
-/// Make a link that lets a browser in, once
+/// Create a one-time sign-in link for a browser
 #[utoipa::path(
     post, path = "/api/links", tag = "machine",
-    responses((status = 201, description = "It works for a quarter of an hour", body = Link)),
+    responses((status = 201, description = "Link, valid for 15 minutes", body = SignInLink)),
 )]
 pub(crate) async fn link(State(app): State<App>) -> Result<Response, Problem> {
     let path = app.guard.link();
     let path = path.map_err(|error| Failure::from_error(FailureKind::Environment, &error))?;
-    let link = Link { path };
+    let link = SignInLink { path };
     Ok((StatusCode::CREATED, Json(link)).into_response())
 }
 
@@ -331,27 +334,27 @@ pub(crate) struct Ticket {
     ticket: String,
 }
 
-/// Lets somebody with a ticket in: the link becomes a cookie.
+/// Signs a browser in: exchanges the ticket of a link for a cookie.
 pub(crate) async fn enter(
     method: Method,
     State(app): State<App>,
     Query(query): Query<Ticket>,
 ) -> Response {
-    // Whoever only looks what is there does not use it up.
+    // A HEAD request, such as a link preview, does not use up the ticket.
     if method != Method::GET {
         return StatusCode::NO_CONTENT.into_response();
     }
     match app.guard.admit(&query.ticket) {
         Some(cookie) => {
-            // Not a redirect: a browser that came from elsewhere would not send the cookie along with that.
-            let go_on = (REFRESH, HeaderValue::from_static("0; url=/"));
-            let words = "<p>You are in. <a href=\"/\">Go on</a></p>";
-            ([(SET_COOKIE, cookie), go_on], pages::page("Welcome", words)).into_response()
+            // Not a redirect: after a link from another site the browser would not send the cookie with it.
+            let refresh = (REFRESH, HeaderValue::from_static("0; url=/"));
+            let text = "<p>You are signed in. <a href=\"/\">Continue</a></p>";
+            ([(SET_COOKIE, cookie), refresh], pages::page("Signed in", text)).into_response()
         }
         None => {
-            let words = "<p>This link was used already, or it is too old. Start the server again, or ask for \
-                         another one with <code>POST /api/links</code>.</p>";
-            (StatusCode::GONE, pages::page("This link does not work", words)).into_response()
+            let text = "<p>This link was already used or has expired. Restart the server, or create another link \
+                        with <code>POST /api/links</code>.</p>";
+            (StatusCode::GONE, pages::page("This link does not work", text)).into_response()
         }
     }
 }

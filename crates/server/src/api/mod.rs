@@ -1,4 +1,4 @@
-//! The routes, by what they are about.
+//! Handlers of the HTTP API, grouped by resource.
 
 pub(crate) mod again;
 pub(crate) mod asks;

@@ -1,19 +1,20 @@
-//! Lists that may be long: one page of them, and where the next begins.
+//! Pagination of lists.
 
 use axum::http::StatusCode;
 
 use crate::problem::Problem;
 
-/// How many are wanted of a list.
-pub(super) fn limit(wanted: Option<usize>, usual: usize, most: usize) -> Result<usize, Problem> {
-    let limit = wanted.unwrap_or(usual);
-    match (1..=most).contains(&limit) {
+/// Size of a page: the requested limit, checked against the maximum, or the default.
+pub(super) fn limit(query: Option<usize>, default: usize, max: usize) -> Result<usize, Problem> {
+    let limit = query.unwrap_or(default);
+    let detail = || format!("`limit` must be between 1 and {max}");
+    match (1..=max).contains(&limit) {
         true => Ok(limit),
-        false => Err(Problem::new(StatusCode::BAD_REQUEST, format!("`limit` is from 1 to {most}"))),
+        false => Err(Problem::new(StatusCode::BAD_REQUEST, detail())),
     }
 }
 
-/// As many as are wanted, and the last of them, if more were found.
+/// Cuts a list to the limit; returns the key of its last element if elements were cut off.
 pub(super) fn cut<T, K>(found: &mut Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Option<K> {
     let more = found.len() > limit;
     found.truncate(limit);

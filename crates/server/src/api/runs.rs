@@ -1,12 +1,12 @@
-//! Runs: listed, shown, stopped, exported, removed.
+//! Handlers that list, show, cancel, export and remove runs.
 
 use std::collections::BTreeMap;
 
 use assize_config::REHEARSAL_LABEL;
 use assize_consult::JudgeScore;
 use assize_run::{
-    EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind, RunState, RunStatus,
-    Totals, answered, cancel as cancel_run, inherited,
+    BudgetTotals, EventQuery, Lease, LeaseHolder, Run, RunEvent, RunFilter, RunId, RunKind,
+    RunState, RunStatus, answered, cancel as cancel_run, inherited,
 };
 use assize_service::reading;
 use axum::Json;
@@ -26,31 +26,31 @@ use crate::kinds::{ContentByKind, Transcripts};
 use crate::problem::Problem;
 use crate::{App, kinds};
 
-/// The most runs of one page, and how many there are unless somebody says.
-const MOST: usize = 200;
-const USUAL: usize = 50;
+/// Maximum and default number of runs per page.
+const MAX_LIMIT: usize = 200;
+const DEFAULT_LIMIT: usize = 50;
 
-/// What was spent.
+/// Usage and cost of model calls.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct Spent {
+pub(crate) struct UsageView {
     calls: u64,
     input_tokens: u64,
     cached_input_tokens: u64,
     output_tokens: u64,
-    /// In dollars; null where the price is not known
+    /// In dollars; null if the price is unknown
     cost_usd: Option<f64>,
-    /// `local` where the user's own server answered for nothing
+    /// `local` if the model ran on the user's own server at no cost
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
-    /// Calls that whoever held it before had under way when they died: they are made again, and may have been paid for
+    /// Calls in flight when an earlier lease holder died: they are repeated, and the provider may have charged for them
     lost_calls: u64,
-    /// What those cost at most
+    /// Maximum cost of the lost calls, in dollars
     lost_usd: f64,
 }
 
-impl From<Totals> for Spent {
-    fn from(totals: Totals) -> Spent {
-        Spent {
+impl From<BudgetTotals> for UsageView {
+    fn from(totals: BudgetTotals) -> UsageView {
+        UsageView {
             calls: totals.calls,
             input_tokens: totals.usage.input,
             cached_input_tokens: totals.usage.cached_input,
@@ -63,7 +63,7 @@ impl From<Totals> for Spent {
     }
 }
 
-/// A run in a list.
+/// Summary of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunSummary {
     id: String,
@@ -74,9 +74,9 @@ pub(crate) struct RunSummary {
     /// Milliseconds since 1970
     created: u64,
     updated: u64,
-    /// Why it ended, if it failed or was stopped
+    /// Why the run failed or was stopped
     error: Option<String>,
-    /// What must be known of it, such as that no model was asked
+    /// Notice to show with the run, such as that no model was used
     label: Option<&'static str>,
 }
 
@@ -96,28 +96,28 @@ impl RunSummary {
     }
 }
 
-/// A run with what it was begun with and came to.
+/// Summary of a run with its input and result.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Shown {
+pub(crate) struct RunDetails {
     #[serde(flatten)]
     summary: RunSummary,
     #[serde(flatten)]
     #[schemars(with = "ContentByKind")]
     content: Content,
-    /// Whether this server works on it
+    /// Whether this server executes the run
     held_here: bool,
 }
 
-/// Input and result of a run, as the store has them.
+/// Input and result of a run, as stored.
 #[derive(Debug, Serialize)]
 struct Content {
     input: Value,
     result: Option<Value>,
 }
 
-impl Shown {
-    pub(crate) fn new(app: &App, run: &Run) -> Shown {
-        Shown {
+impl RunDetails {
+    pub(crate) fn new(app: &App, run: &Run) -> RunDetails {
+        RunDetails {
             summary: RunSummary::new(run),
             content: Content { input: kinds::input(app, run), result: run.result.clone() },
             held_here: run.status == RunStatus::Running && app.docket.holds(&run.id),
@@ -125,51 +125,50 @@ impl Shown {
     }
 }
 
-/// A run as it stands.
+/// Current state of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunView {
     #[serde(flatten)]
-    shown: Shown,
-    /// What its answers took so far, in all its lives
-    spent: Spent,
+    shown: RunDetails,
+    /// Usage so far, including attempts before a resume
+    spent: UsageView,
 }
 
 impl RunView {
     pub(crate) async fn new(app: &App, run: &Run) -> Result<RunView, Problem> {
-        Ok(RunView { shown: Shown::new(app, run), spent: app.spent(run).await? })
+        Ok(RunView { shown: RunDetails::new(app, run), spent: app.spent(run).await? })
     }
 
-    /// One of which nothing is known to have been spent.
+    /// View of a run whose usage is unknown: all counters are 0.
     pub(crate) fn unspent(app: &App, run: &Run) -> RunView {
-        RunView { shown: Shown::new(app, run), spent: Totals::default().into() }
+        RunView { shown: RunDetails::new(app, run), spent: BudgetTotals::default().into() }
     }
 }
 
 impl App {
-    /// The run of that name.
+    /// Loads a run by its id.
     pub(crate) async fn run(&self, id: &str) -> Result<Run, Problem> {
-        let id: RunId = id.parse().map_err(|_| Problem::not_found("there is no such run"))?;
+        let id: RunId = id.parse().map_err(|_| Problem::not_found("unknown run"))?;
         Ok(self.store.run(&id).await?)
     }
 
-    /// What the answers took that a run got itself.
-    pub(crate) async fn spent(&self, run: &Run) -> Result<Spent, Problem> {
+    /// Usage of a run, without the answers that it inherited from the run it was forked from.
+    pub(crate) async fn spent(&self, run: &Run) -> Result<UsageView, Problem> {
         let own = self.store.records(&run.id).await?;
         let inherited = inherited(&*self.store, run).await?;
         Ok(answered(&own, &inherited).into())
     }
 
-    /// Refuses to touch a run that somebody works on.
-    pub(crate) fn refuse_held(&self, run: &Run, all_the_same: bool) -> Result<(), Problem> {
+    /// Refuses to change a run that is being executed; `take_over` ignores the lease of another process.
+    pub(crate) fn refuse_held(&self, run: &Run, take_over: bool) -> Result<(), Problem> {
         if self.docket.holds(&run.id) {
-            let problem = Problem::conflict(format!("`{}` is under way here", run.id));
+            let problem = Problem::conflict(format!("`{}` is running on this server", run.id));
             return Err(problem.hint("cancel it first"));
         }
         match LeaseHolder::of(run) {
-            Some(holder) if !all_the_same => {
-                let problem = Problem::conflict(format!("{holder} is working on `{}`", run.id));
-                Err(problem
-                    .hint("wait for it, stop it, or take the run over: resume it with `take_over`"))
+            Some(holder) if !take_over => {
+                let problem = Problem::conflict(format!("{holder} is executing `{}`", run.id));
+                Err(problem.hint("wait for it, cancel the run, or resume it with `take_over`"))
             }
             _ => Ok(()),
         }
@@ -179,16 +178,16 @@ impl App {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
+pub(crate) struct RunListQuery {
     #[param(schema_with = run_kind)]
     kind: Option<RunKind>,
     #[param(schema_with = run_state)]
     status: Option<RunState>,
-    /// Something in their titles, in upper or lower case
+    /// Return only runs whose title contains this text (ignores case)
     title: Option<String>,
-    /// Those made before: `next` of the page before
+    /// Return only runs before this cursor: `next` of the previous page
     before: Option<u64>,
-    /// 50, if nothing is said
+    /// Page size; default: 50
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
 }
@@ -201,33 +200,32 @@ fn run_state() -> Ref {
     Ref::from_schema_name(RunState::schema_name())
 }
 
-/// A page of runs, the latest first.
+/// Page of runs, newest first.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "RunPage")]
-pub(crate) struct Page {
+pub(crate) struct RunPage {
     runs: Vec<RunSummary>,
-    /// Where the next page begins; null on the last
+    /// Cursor of the next page; null on the last page
     next: Option<u64>,
 }
 
 /// List runs
 #[utoipa::path(
-    get, path = "/api/runs", tag = "runs", params(Wanted),
-    responses((status = 200, description = "The latest first", body = Page)),
+    get, path = "/api/runs", tag = "runs", params(RunListQuery),
+    responses((status = 200, description = "Runs, newest first", body = RunPage)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Page>, Problem> {
-    let limit = page::limit(wanted.limit, USUAL, MOST)?;
-    let mut before = wanted.before;
+    Query(query): Query<RunListQuery>,
+) -> Result<Json<RunPage>, Problem> {
+    let limit = page::limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
+    let mut before = query.before;
     let mut runs: Vec<Run> = Vec::new();
-    // Whether somebody is still at work the store does not know: it is asked until the page is full.
+    // The store does not know which lease holders are alive, so states are filtered here until the page is full.
     loop {
         let filter = RunFilter {
-            kind: wanted.kind,
-            status: wanted.status.map(RunState::status),
-            title: wanted.title.clone(),
+            kind: query.kind,
+            status: query.status.map(RunState::status),
+            title: query.title.clone(),
             before,
             limit: limit + 1,
             ..RunFilter::default()
@@ -235,20 +233,20 @@ pub(crate) async fn list(
         let found = app.store.runs(filter).await?;
         let all = found.len() <= limit;
         before = found.last().map(|run| run.number);
-        let fits = |run: &Run| wanted.status.is_none_or(|state| RunState::of(run) == state);
-        runs.extend(found.into_iter().filter(fits));
+        let matches = |run: &Run| query.status.is_none_or(|state| RunState::of(run) == state);
+        runs.extend(found.into_iter().filter(matches));
         if all || runs.len() > limit {
             break;
         }
     }
     let next = page::cut(&mut runs, limit, |run| run.number);
-    Ok(Json(Page { runs: runs.iter().map(RunSummary::new).collect(), next }))
+    Ok(Json(RunPage { runs: runs.iter().map(RunSummary::new).collect(), next }))
 }
 
 /// Show a run
 #[utoipa::path(
-    get, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "As it stands", body = RunView)),
+    get, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 200, description = "Current state of the run", body = RunView)),
 )]
 pub(crate) async fn show(
     State(app): State<App>,
@@ -258,12 +256,12 @@ pub(crate) async fn show(
     Ok(Json(RunView::new(&app, &run).await?))
 }
 
-/// Stop a run
+/// Cancel a run
 ///
-/// Whoever works on it, here or in another process: there it ends with its next step. It can be taken up again.
+/// Also works if another process executes the run; it stops before its next step. A cancelled run can be resumed.
 #[utoipa::path(
-    post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "The run")),
-    responses((status = 202, description = "It is being stopped", body = RunView)),
+    post, path = "/api/runs/{id}/cancel", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 202, description = "The run is being cancelled", body = RunView)),
 )]
 pub(crate) async fn cancel(
     State(app): State<App>,
@@ -271,7 +269,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let run = app.run(&id).await?;
     if run.status != RunStatus::Running {
-        let detail = format!("nobody works on `{}`: it is {}", run.id, RunState::of(&run).name());
+        let detail = format!("`{}` is not running: it is {}", run.id, RunState::of(&run).name());
         return Err(Problem::conflict(detail));
     }
     if !app.docket.cancel(&run.id) {
@@ -281,10 +279,10 @@ pub(crate) async fn cancel(
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 
-/// Remove a run with all that belongs to it
+/// Remove a run with its events, records and files
 #[utoipa::path(
-    delete, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
-    responses((status = 204, description = "It is gone")),
+    delete, path = "/api/runs/{id}", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 204, description = "The run was removed")),
 )]
 pub(crate) async fn remove(
     State(app): State<App>,
@@ -296,9 +294,9 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Export all that is kept of a run
+/// Export everything stored about a run
 #[utoipa::path(
-    get, path = "/api/runs/{id}/export", tag = "runs", params(("id" = String, Path, description = "The run")),
+    get, path = "/api/runs/{id}/export", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
     responses((status = 200, description = "One JSON document", body = Object)),
 )]
 pub(crate) async fn export(
@@ -315,23 +313,22 @@ pub(crate) async fn export(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OfMove {
-    /// Of a consultation: the debate of this move alone, such as `m3`
+pub(crate) struct TranscriptQuery {
+    /// Consultation only: return only the debate of this move, such as `m3`
     r#move: Option<String>,
 }
 
-/// What was said and done in a run
+/// Show the transcripts of a run
 ///
-/// Of debates and consultations the conversations, of programs every attempt with its code and output, of workers
-/// every step.
+/// Debates and consultations have conversations, code runs have attempts with code and output, other runs have records.
 #[utoipa::path(
-    get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "The run"), OfMove),
-    responses((status = 200, description = "So far", body = Transcripts)),
+    get, path = "/api/runs/{id}/transcripts", tag = "runs", params(("id" = String, Path, description = "Id of the run"), TranscriptQuery),
+    responses((status = 200, description = "Transcripts so far", body = Transcripts)),
 )]
 pub(crate) async fn transcripts(
     State(app): State<App>,
     Path(id): Path<String>,
-    Query(of): Query<OfMove>,
+    Query(of): Query<TranscriptQuery>,
 ) -> Result<Json<Transcripts>, Problem> {
     let run = app.run(&id).await?;
     let records = app.store.records(&run.id).await?;
@@ -340,14 +337,14 @@ pub(crate) async fn transcripts(
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Scores {
-    /// Once the run is done
+    /// Final scores; empty until the run is done
     scores: Vec<Score>,
-    /// Until then: `sandbox_scored`, as it was told
+    /// Data of the `sandbox_scored` events, until the run is done
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     so_far: Vec<Value>,
 }
 
-/// How a move was scored. What was said about it is in the transcripts.
+/// Scores of one move. The transcripts have the reasons.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Score {
     move_id: String,
@@ -355,21 +352,21 @@ pub(crate) struct Score {
     total_score: u32,
     out_of: u32,
     rounds: u32,
-    /// What the judges are called
+    /// Names of the judges, by role
     agents: BTreeMap<String, String>,
-    /// By judge
+    /// Scores, by role of the judge
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     scores_by_agent: BTreeMap<String, Value>,
-    /// What they thought before it was debated, where that was asked for
+    /// Scores before the debate, if `blind_scores` was requested
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, JudgeScore>")]
     blind_scores: BTreeMap<String, Value>,
 }
 
-/// How a debate, or the moves of a consultation, were scored
+/// Show the scores of a debate or of the moves of a consultation
 #[utoipa::path(
-    get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "The run")),
-    responses((status = 200, description = "By move and by judge", body = Scores)),
+    get, path = "/api/runs/{id}/scores", tag = "runs", params(("id" = String, Path, description = "Id of the run")),
+    responses((status = 200, description = "Scores, by move and judge", body = Scores)),
 )]
 pub(crate) async fn scores(
     State(app): State<App>,
@@ -378,13 +375,12 @@ pub(crate) async fn scores(
     let run = app.run(&id).await?;
     if let Some(scores) = kinds::scores(&run)? {
         let scores = serde_json::from_value(scores).map_err(|error| {
-            Problem::conflict(format!("another version of assize wrote the scores: {error}"))
+            Problem::conflict(format!("scores were written by another version: {error}"))
         })?;
         return Ok(Json(Scores { scores, so_far: Vec::new() }));
     }
-    // Those that are there so far, as they were told.
-    let told = app.store.events(EventQuery::of_run(&run)).await?.into_iter();
+    let events = app.store.events(EventQuery::of_run(&run)).await?.into_iter();
     let scored =
-        told.filter(|event| event.name == RunEvent::SANDBOX_SCORED).map(|event| event.payload);
+        events.filter(|event| event.name == RunEvent::SANDBOX_SCORED).map(|event| event.payload);
     Ok(Json(Scores { scores: Vec::new(), so_far: scored.collect() }))
 }

@@ -1,14 +1,14 @@
-//! Sandboxes: code that is run in a fresh one, and those that stay for a while.
+//! Handlers that run code once in a fresh sandbox, and that manage long-lived sandboxes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use assize_code::exec;
-use assize_config::Limits;
+use assize_config::SandboxLimits;
 use assize_sandbox::{
-    Command, EntryKind, Finished, Key, Manager, Outcome, Record, Sandbox, SandboxError, Spec,
-    WORKSPACE,
+    FinishedProgram, FolderEntryKind, ProgramCommand, ProgramOutcome, Sandbox, SandboxError,
+    SandboxKey, SandboxManager, SandboxRecord, SandboxSpec, WORKSPACE,
 };
 use axum::Json;
 use axum::body::Body;
@@ -23,55 +23,55 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::asks::LanguageName;
 use super::files::attachment;
-use super::wishes::{Upload, Wishes, inputs};
+use super::wishes::{RequestSettings, Upload, inputs};
 use crate::App;
-use crate::extract::{Path, Query, Raw, Sent, object, objects};
+use crate::extract::{JsonBody, Path, Query, RawBody, object, objects};
 use crate::problem::Problem;
 
-/// The longest that a sandbox stays, and how long it does unless somebody says, in seconds.
-const LONGEST: u64 = 7 * 24 * 60 * 60;
-const USUAL: u64 = 60 * 60;
+/// Maximum and default lifetime of a sandbox, in seconds.
+const MAX_TTL: u64 = 7 * 24 * 60 * 60;
+const DEFAULT_TTL: u64 = 60 * 60;
 
-/// The longest time limit of a program in any sandbox.
-const LONGEST_PROGRAM: Duration = Duration::from_secs(864_000);
+/// Maximum timeout of a program in any sandbox.
+const MAX_TIMEOUT: Duration = Duration::from_secs(864_000);
 
-/// Code that is to be run once.
+/// Code to run once.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Exec {
+pub(crate) struct ExecBody {
     #[schema(min_length = 1)]
     code: String,
     #[serde(default)]
     language: LanguageName,
-    /// What is passed on to it
+    /// Command-line arguments of the program
     #[serde(default)]
     arguments: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// What it reads from its standard input
+    /// Standard input of the program
     stdin: Option<String>,
-    /// Files that it finds in its working folder
+    /// Input files, placed in the working folder of the program
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 200)]
     files: Vec<Upload>,
-    /// Send back the files that it leaves
+    /// Return the files that the program leaves
     #[serde(default)]
     keep_files: bool,
     image: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
-/// A file that a program left.
+/// File that a program left.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Left {
+pub(crate) struct ExecFile {
     name: String,
     base64: String,
 }
 
-/// How a program went.
+/// Outcome of a program.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Ran {
+pub(crate) struct ExecResult {
     exit_code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -79,22 +79,22 @@ pub(crate) struct Ran {
     output_cut: bool,
     disk_full: bool,
     duration_ms: f64,
-    /// Of the sandbox, in all its life so far
+    /// Peak memory of the sandbox since it was created
     peak_memory_bytes: u64,
     stdout: String,
     stderr: String,
-    /// Which walls stood around it, and why those
+    /// Backend of the sandbox, and why it was chosen
     isolation: String,
-    files: Vec<Left>,
-    /// What it left and was not taken, and why
+    files: Vec<ExecFile>,
+    /// Files that the program left and that are not returned, with reasons
     not_taken: Vec<String>,
 }
 
-impl Ran {
-    fn new(finished: &Finished, isolation: String) -> Ran {
-        let outcome: &Outcome = &finished.outcome;
+impl ExecResult {
+    fn new(finished: &FinishedProgram, isolation: String) -> ExecResult {
+        let outcome: &ProgramOutcome = &finished.outcome;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran {
+        ExecResult {
             exit_code: outcome.exit_code,
             signal: outcome.signal,
             timed_out: outcome.timed_out,
@@ -114,24 +114,25 @@ impl Ran {
 
 /// Run code in a fresh sandbox
 ///
-/// No network, no files but those that are sent along, limits on everything. The answer comes when it is over.
+/// The sandbox has no network, only the files of the request, and resource limits. The response is sent when the
+/// program has ended.
 #[utoipa::path(
-    post, path = "/api/exec", tag = "sandboxes", request_body = Exec,
-    responses((status = 200, description = "How it went, well or not", body = Ran)),
+    post, path = "/api/exec", tag = "sandboxes", request_body = ExecBody,
+    responses((status = 200, description = "Outcome of the program, also if it failed", body = ExecResult)),
 )]
 pub(crate) async fn run_once(
     State(app): State<App>,
-    Sent { body, .. }: Sent<Exec>,
-) -> Result<Json<Ran>, Problem> {
+    JsonBody { body, .. }: JsonBody<ExecBody>,
+) -> Result<Json<ExecResult>, Problem> {
     if body.code.is_empty() {
-        return Err(Problem::unusable("there is no code"));
+        return Err(Problem::unusable("`code` is empty"));
     }
     app.pace()?;
-    // As many at once as there may be trials.
-    let _place = app.docket.place(None)?;
+    // Counts against the same concurrency limit as runs.
+    let _slot = app.docket.place(None)?;
     let settings = body.settings.applied(&app.services.settings)?;
     let sandboxes = app.services.with_settings(settings).sandboxes();
-    let ask = exec::Ask {
+    let ask = exec::CodeExecRequest {
         code: body.code,
         language: body.language.into(),
         arguments: body.arguments,
@@ -141,17 +142,17 @@ pub(crate) async fn run_once(
         image: body.image,
     };
     let ran = exec::run(ask, body.stdin, body.keep_files, &sandboxes).await?;
-    let exec::Ran { finished, isolation, files, not_taken } = ran;
-    let left = |(name, bytes)| Left { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
+    let exec::CodeExecOutput { finished, isolation, files, not_taken } = ran;
+    let left = |(name, bytes)| ExecFile { name, base64: BASE64_STANDARD.encode::<Vec<u8>>(bytes) };
     let files = files.into_iter().map(left).collect();
-    Ok(Json(Ran { files, not_taken, ..Ran::new(&finished, isolation) }))
+    Ok(Json(ExecResult { files, not_taken, ..ExecResult::new(&finished, isolation) }))
 }
 
-/// A sandbox that stays for a while.
+/// Long-lived sandbox.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct SandboxInfo {
     name: String,
-    /// The run that it belongs to, if it does
+    /// Id of the run that the sandbox belongs to; null if it was created through the API
     run: Option<String>,
     isolation: String,
     /// Seconds since 1970
@@ -162,12 +163,12 @@ pub(crate) struct SandboxInfo {
     image: Option<String>,
     region: Option<String>,
     memory_bytes: u64,
-    /// The process that holds it
+    /// Process that owns the sandbox
     pid: u32,
 }
 
-impl From<Record> for SandboxInfo {
-    fn from(record: Record) -> SandboxInfo {
+impl From<SandboxRecord> for SandboxInfo {
+    fn from(record: SandboxRecord) -> SandboxInfo {
         SandboxInfo {
             name: record.key.name,
             run: record.key.run,
@@ -184,68 +185,68 @@ impl From<Record> for SandboxInfo {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Sandboxes {
+pub(crate) struct SandboxList {
     sandboxes: Vec<SandboxInfo>,
 }
 
 impl App {
-    /// Whoever makes sandboxes for themselves here, and reaches those of others.
-    async fn sandboxes(&self) -> Result<Arc<Manager>, Problem> {
+    /// Manager of the default backend, which also reaches the sandboxes of other processes.
+    async fn sandboxes(&self) -> Result<Arc<SandboxManager>, Problem> {
         let backend = self.backends.get(&self.services.sandboxes()).await?;
         Ok(backend.manager.clone())
     }
 }
 
-/// The sandbox that is meant, of a run or of its own.
-fn key(run: Option<&str>, name: &str) -> Result<Key, Problem> {
-    Key::new(run, name).map_err(|_| Problem::not_found("there is no such sandbox"))
+/// Key of a sandbox, which may belong to a run.
+fn key(run: Option<&str>, name: &str) -> Result<SandboxKey, Problem> {
+    SandboxKey::new(run, name).map_err(|_| Problem::not_found("unknown sandbox"))
 }
 
-async fn found(app: &App, of: &Of, name: &str) -> Result<Sandbox, Problem> {
+async fn found(app: &App, of: &SandboxQuery, name: &str) -> Result<Sandbox, Problem> {
     let sandbox = app.sandboxes().await?.get(&key(of.run.as_deref(), name)?).await?;
-    sandbox.ok_or_else(|| Problem::not_found("there is no such sandbox"))
+    sandbox.ok_or_else(|| Problem::not_found("unknown sandbox"))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Of {
-    /// The run that it belongs to, if it does
+pub(crate) struct SandboxQuery {
+    /// Id of the run that the sandbox belongs to, if any
     run: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct With {
-    /// Only those with these labels, such as `team=red`, with commas between them
+pub(crate) struct LabelQuery {
+    /// Return only sandboxes with these labels, such as `team=red`, separated by commas
     #[param(pattern = "^[^,=]*=[^,]*(,[^,=]*=[^,]*)*$")]
     labels: Option<String>,
 }
 
 /// List sandboxes
 #[utoipa::path(
-    get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(With),
-    responses((status = 200, description = "All of this user on this machine", body = Sandboxes)),
+    get, path = "/api/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(LabelQuery),
+    responses((status = 200, description = "All sandboxes of this user on this machine", body = SandboxList)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    Query(with): Query<With>,
-) -> Result<Json<Sandboxes>, Problem> {
-    let wrong = || Problem::new(StatusCode::BAD_REQUEST, "a label is `NAME=VALUE`");
+    Query(with): Query<LabelQuery>,
+) -> Result<Json<SandboxList>, Problem> {
+    let invalid = || Problem::new(StatusCode::BAD_REQUEST, "invalid label: must be `NAME=VALUE`");
     let mut labels = BTreeMap::new();
     for label in with.labels.iter().flat_map(|labels| labels.split(',')) {
-        let (name, value) = label.split_once('=').ok_or_else(wrong)?;
+        let (name, value) = label.split_once('=').ok_or_else(invalid)?;
         labels.insert(name.trim().to_owned(), value.trim().to_owned());
     }
     let records = app.sandboxes().await?.list(&labels)?;
-    Ok(Json(Sandboxes { sandboxes: records.into_iter().map(SandboxInfo::from).collect() }))
+    Ok(Json(SandboxList { sandboxes: records.into_iter().map(SandboxInfo::from).collect() }))
 }
 
-/// A sandbox that is to be made.
+/// Sandbox to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Create {
+pub(crate) struct CreateSandbox {
     /// Lower-case letters, digits and `-`
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
     name: String,
@@ -253,57 +254,58 @@ pub(crate) struct Create {
     labels: BTreeMap<String, String>,
     region: Option<String>,
     image: Option<String>,
-    /// Seconds that it stays; an hour, if nothing
+    /// Lifetime in seconds; default: one hour
     #[schema(minimum = 1, maximum = 604_800)]
     ttl_seconds: Option<u64>,
     #[serde(default, deserialize_with = "object")]
-    settings: Wishes,
+    settings: RequestSettings,
 }
 
-/// Make a sandbox that stays for a while
+/// Create a long-lived sandbox
 ///
-/// It lives until its time is up, somebody removes it, or the server ends. If there is one like that already, it is
-/// left as it is.
+/// It lives until it expires, is removed, or the server ends. If an equal sandbox of that name exists, it is returned
+/// unchanged.
 #[utoipa::path(
-    post, path = "/api/sandboxes", tag = "sandboxes", request_body = Create,
-    responses((status = 201, description = "It is there", body = SandboxInfo),
-              (status = 200, description = "It was there", body = SandboxInfo)),
+    post, path = "/api/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
+    responses((status = 201, description = "The sandbox was created", body = SandboxInfo),
+              (status = 200, description = "The sandbox existed already", body = SandboxInfo)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    Sent { body, .. }: Sent<Create>,
+    JsonBody { body, .. }: JsonBody<CreateSandbox>,
 ) -> Result<Response<Body>, Problem> {
     app.pace()?;
     let config = body.settings.applied(&app.services.settings)?;
     if config.sandbox.isolation.requested().is_some() {
-        let detail = "the walls of sandboxes that stay are those of the server";
-        return Err(Problem::unusable(detail).hint("leave `isolation` out"));
+        let detail = "`isolation` is not supported here: these sandboxes use the server's backend";
+        return Err(Problem::unusable(detail).hint("omit `isolation`"));
     }
-    let ttl = body.ttl_seconds.unwrap_or(USUAL);
-    if !(1..=LONGEST).contains(&ttl) {
-        return Err(Problem::unusable(format!("`ttl_seconds` is from 1 to {LONGEST}")));
+    let ttl = body.ttl_seconds.unwrap_or(DEFAULT_TTL);
+    if !(1..=MAX_TTL).contains(&ttl) {
+        let detail = format!("`ttl_seconds` must be between 1 and {MAX_TTL}");
+        return Err(Problem::unusable(detail));
     }
-    let spec = Spec {
+    let spec = SandboxSpec {
         labels: body.labels,
         region: body.region,
         time_to_live: Some(Duration::from_secs(ttl)),
         ..app.services.with_settings(config).sandboxes().spec(body.image)?
     };
-    let key = Key::new(None, &body.name)?;
+    let key = SandboxKey::new(None, &body.name)?;
     let manager = app.sandboxes().await?;
-    let there = record(&manager, &key)?.is_some();
-    let pool = if there { None } else { app.backends.pools().for_request(&manager, &spec) };
-    if !there && pool.is_none() {
+    let exists = record(&manager, &key)?.is_some();
+    let pool = if exists { None } else { app.backends.pools().for_request(&manager, &spec) };
+    if !exists && pool.is_none() {
         app.backends.pools().count_miss(manager.isolation());
     }
     manager.create_from(&key, spec, pool).await?;
-    let gone = || Problem::conflict("it was removed at once");
-    let made = SandboxInfo::from(record(&manager, &key)?.ok_or_else(gone)?);
-    let status = if there { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, Json(made)).into_response())
+    let removed = || Problem::conflict("the sandbox was removed while it was being created");
+    let created = SandboxInfo::from(record(&manager, &key)?.ok_or_else(removed)?);
+    let status = if exists { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(created)).into_response())
 }
 
-fn record(manager: &Manager, key: &Key) -> Result<Option<Record>, Problem> {
+fn record(manager: &SandboxManager, key: &SandboxKey) -> Result<Option<SandboxRecord>, Problem> {
     let mut records = manager.list(&BTreeMap::new())?.into_iter();
     Ok(records.find(|record| record.key == *key))
 }
@@ -311,80 +313,81 @@ fn record(manager: &Manager, key: &Key) -> Result<Option<Record>, Problem> {
 /// Show a sandbox
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}", tag = "sandboxes", operation_id = "show_sandbox",
-    params(("sandbox" = String, Path, description = "The sandbox"), Of),
-    responses((status = 200, description = "It is there", body = SandboxInfo)),
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
+    responses((status = 200, description = "The sandbox", body = SandboxInfo)),
 )]
 pub(crate) async fn show(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(of): Query<Of>,
+    Query(of): Query<SandboxQuery>,
 ) -> Result<Json<SandboxInfo>, Problem> {
     let found = record(&*app.sandboxes().await?, &key(of.run.as_deref(), &name)?)?;
-    let found = found.ok_or_else(|| Problem::not_found("there is no such sandbox"))?;
+    let found = found.ok_or_else(|| Problem::not_found("unknown sandbox"))?;
     Ok(Json(found.into()))
 }
 
 /// Remove a sandbox
 #[utoipa::path(
     delete, path = "/api/sandboxes/{sandbox}", tag = "sandboxes", operation_id = "remove_sandbox",
-    params(("sandbox" = String, Path, description = "The sandbox"), Of),
-    responses((status = 204, description = "It is gone")),
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
+    responses((status = 204, description = "The sandbox was removed")),
 )]
 pub(crate) async fn remove(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(of): Query<Of>,
+    Query(of): Query<SandboxQuery>,
 ) -> Result<StatusCode, Problem> {
     match app.sandboxes().await?.delete(&key(of.run.as_deref(), &name)?).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("there is no such sandbox")),
+        false => Err(Problem::not_found("unknown sandbox")),
     }
 }
 
-/// A program that is to be run.
+/// Program to run.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Program {
-    /// The program and what is passed on to it
+pub(crate) struct RunProgram {
+    /// Program and its arguments
     #[schema(min_items = 1)]
     program: Vec<String>,
-    /// The folder that it starts in, below the working folder unless it is a whole path; the working folder, if nothing
+    /// Folder to start in: absolute, or relative to the working folder, which is the default
     cwd: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
-    /// No more than the sandbox allows, which is what it gets if nothing is said
+    /// Timeout, at most that of the sandbox, which is the default
     #[schema(exclusive_minimum = 0, maximum = 864_000)]
     timeout_seconds: Option<f64>,
 }
 
 /// Run a program in a sandbox
 #[utoipa::path(
-    post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = Program,
-    params(("sandbox" = String, Path, description = "The sandbox"), Of),
-    responses((status = 200, description = "How it went, well or not", body = Ran)),
+    post, path = "/api/sandboxes/{sandbox}/exec", tag = "sandboxes", request_body = RunProgram,
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), SandboxQuery),
+    responses((status = 200, description = "Outcome of the program, also if it failed", body = ExecResult)),
 )]
 pub(crate) async fn run(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(of): Query<Of>,
-    Sent { body, .. }: Sent<Program>,
-) -> Result<Json<Ran>, Problem> {
-    let _place = app.docket.place(None)?;
+    Query(of): Query<SandboxQuery>,
+    JsonBody { body, .. }: JsonBody<RunProgram>,
+) -> Result<Json<ExecResult>, Problem> {
+    let _slot = app.docket.place(None)?;
     let sandbox = found(&app, &of, &name).await?;
     let mut words = body.program.into_iter();
-    let program = words.next().ok_or_else(|| Problem::unusable("there is no program"))?;
-    let mut command = Command::new(program).args(words).stdin(body.stdin.is_some());
-    command.cwd = body.cwd.as_deref().map(whole).transpose()?;
+    let program = words.next().ok_or_else(|| Problem::unusable("`program` is empty"))?;
+    let mut command = ProgramCommand::new(program).args(words).stdin(body.stdin.is_some());
+    command.cwd = body.cwd.as_deref().map(absolute).transpose()?;
     command.env.extend(body.env);
-    let most = sandbox.spec().limits.wall;
+    let limit = sandbox.spec().limits.wall;
     let wall = |seconds| match Duration::try_from_secs_f64(seconds) {
-        Ok(wall) if !wall.is_zero() && wall <= most => Ok(wall),
-        Ok(wall) if !wall.is_zero() && wall <= LONGEST_PROGRAM => {
-            let most = most.as_secs_f64();
-            Err(Problem::conflict(format!("`timeout_seconds` is {most} at most in this sandbox")))
+        Ok(wall) if !wall.is_zero() && wall <= limit => Ok(wall),
+        Ok(wall) if !wall.is_zero() && wall <= MAX_TIMEOUT => {
+            let limit = limit.as_secs_f64();
+            let detail = format!("`timeout_seconds` must be at most {limit} in this sandbox");
+            Err(Problem::conflict(detail))
         }
-        _ => Err(Problem::unusable("`timeout_seconds` is above 0 and 864000 at most")),
+        _ => Err(Problem::unusable("`timeout_seconds` must be above 0 and at most 864000")),
     };
     command.wall = body.timeout_seconds.map(wall).transpose()?;
     let running = sandbox.exec(command).await?;
@@ -392,24 +395,24 @@ pub(crate) async fn run(
         running.feed(std::io::Cursor::new(text));
     }
     let finished = running.finish().await?;
-    Ok(Json(Ran::new(&finished, sandbox.isolation().to_string())))
+    Ok(Json(ExecResult::new(&finished, sandbox.isolation().to_string())))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct FileOf {
-    /// Below the working folder, unless it is a whole path
+pub(crate) struct FileQuery {
+    /// Path of the file: absolute, or relative to the working folder
     #[param(min_length = 1)]
     path: String,
-    /// The run that the sandbox belongs to, if it does
+    /// Id of the run that the sandbox belongs to, if any
     run: Option<String>,
 }
 
-/// A path in a sandbox, as a whole one.
-fn whole(path: &str) -> Result<String, Problem> {
+/// Absolute form of a path in a sandbox.
+fn absolute(path: &str) -> Result<String, Problem> {
     if path.is_empty() || path.contains('\0') {
-        return Err(Problem::unusable("that is no path"));
+        return Err(Problem::unusable("invalid path: empty, or contains a NUL byte"));
     }
     Ok(match path.starts_with('/') {
         true => path.to_owned(),
@@ -420,17 +423,17 @@ fn whole(path: &str) -> Result<String, Problem> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct FolderOf {
-    /// Below the working folder, unless it is a whole path; the working folder, if nothing
+pub(crate) struct FolderQuery {
+    /// Path of the folder: absolute, or relative to the working folder, which is the default
     #[param(min_length = 1)]
     path: Option<String>,
-    /// The run that the sandbox belongs to, if it does
+    /// Id of the run that the sandbox belongs to, if any
     run: Option<String>,
 }
 
-/// Something in a folder of a sandbox.
+/// Entry of a folder in a sandbox.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct InFolder {
+pub(crate) struct FolderItem {
     name: String,
     /// file, folder, link or other
     kind: &'static str,
@@ -438,80 +441,80 @@ pub(crate) struct InFolder {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Folder {
-    entries: Vec<InFolder>,
+pub(crate) struct FolderListing {
+    entries: Vec<FolderItem>,
 }
 
 /// List a folder in a sandbox
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/folder", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "The sandbox"), FolderOf),
-    responses((status = 200, description = "What is in it, and not in folders below it", body = Folder)),
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), FolderQuery),
+    responses((status = 200, description = "Entries of the folder, not recursive", body = FolderListing)),
 )]
 pub(crate) async fn folder(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(folder): Query<FolderOf>,
-) -> Result<Json<Folder>, Problem> {
-    let path = folder.path.as_deref().map_or(Ok(WORKSPACE.to_owned()), whole)?;
-    let sandbox = found(&app, &Of { run: folder.run }, &name).await?;
+    Query(folder): Query<FolderQuery>,
+) -> Result<Json<FolderListing>, Problem> {
+    let path = folder.path.as_deref().map_or(Ok(WORKSPACE.to_owned()), absolute)?;
+    let sandbox = found(&app, &SandboxQuery { run: folder.run }, &name).await?;
     let mut entries = sandbox.list(&path).await.map_err(of_file)?;
     entries.sort_by(|one, other| one.name.cmp(&other.name));
-    let entries = entries.into_iter().map(|entry| InFolder {
+    let entries = entries.into_iter().map(|entry| FolderItem {
         name: entry.name,
         kind: match entry.kind {
-            EntryKind::File => "file",
-            EntryKind::Folder => "folder",
-            EntryKind::Link => "link",
-            EntryKind::Other => "other",
+            FolderEntryKind::File => "file",
+            FolderEntryKind::Folder => "folder",
+            FolderEntryKind::Link => "link",
+            FolderEntryKind::Other => "other",
         },
         bytes: entry.size,
     });
-    Ok(Json(Folder { entries: entries.collect() }))
+    Ok(Json(FolderListing { entries: entries.collect() }))
 }
 
 /// Fetch a file from a sandbox
 #[utoipa::path(
     get, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "The sandbox"), FileOf),
-    responses((status = 200, description = "As a file, of a type by its name", content_type = "*/*", body = Vec<u8>)),
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), FileQuery),
+    responses((status = 200, description = "Content of the file; the media type follows its name", content_type = "*/*", body = Vec<u8>)),
 )]
 pub(crate) async fn read(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(file): Query<FileOf>,
+    Query(file): Query<FileQuery>,
 ) -> Result<Response<Body>, Problem> {
-    let path = whole(&file.path)?;
-    let sandbox = found(&app, &Of { run: file.run }, &name).await?;
-    let Limits { disk, .. } = sandbox.spec().limits;
+    let path = absolute(&file.path)?;
+    let sandbox = found(&app, &SandboxQuery { run: file.run }, &name).await?;
+    let SandboxLimits { disk, .. } = sandbox.spec().limits;
     let bytes = sandbox.read(&path, disk).await.map_err(of_file)?;
     Ok(attachment(&path, bytes))
 }
 
-/// Put a file into a sandbox
+/// Write a file in a sandbox
 #[utoipa::path(
     put, path = "/api/sandboxes/{sandbox}/files", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "The sandbox"), FileOf),
+    params(("sandbox" = String, Path, description = "Name of the sandbox"), FileQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 204, description = "It is there")),
+    responses((status = 204, description = "The file was written")),
 )]
 pub(crate) async fn write(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(file): Query<FileOf>,
-    Raw(bytes): Raw,
+    Query(file): Query<FileQuery>,
+    RawBody(bytes): RawBody,
 ) -> Result<StatusCode, Problem> {
-    let path = whole(&file.path)?;
-    let sandbox = found(&app, &Of { run: file.run }, &name).await?;
+    let path = absolute(&file.path)?;
+    let sandbox = found(&app, &SandboxQuery { run: file.run }, &name).await?;
     sandbox.write(&path, &bytes).await.map_err(of_file)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What it means that a file cannot be read or written.
+/// Converts an error of a file operation to a problem.
 fn of_file(error: SandboxError) -> Problem {
-    use assize_sandbox::Cause;
+    use assize_sandbox::GuestFailureCause;
     match error.cause() {
-        Some(Cause::NotFound) => Problem::not_found(error.to_string()),
+        Some(GuestFailureCause::NotFound) => Problem::not_found(error.to_string()),
         Some(_) => Problem::unusable(error.to_string()),
         None => error.into(),
     }

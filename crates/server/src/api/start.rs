@@ -1,11 +1,11 @@
-//! Trials are begun, and what they would take is said.
+//! Starting runs, and estimating their cost.
 
 use std::sync::Arc;
 
 use assize_code::{CodeJob, CodePlan, EvalJob, EvalPlan};
 use assize_consult::{ConsultJob, ConsultPlan, DebateJob, DebatePlan, Estimate};
 use assize_draft::work::{WorkJob, WorkPlan};
-use assize_run::{AnyTrial, IdempotencyKey, Origin, Run, RunId};
+use assize_run::{AnyTrial, IdempotencyKey, Run, RunId, RunOrigin};
 use assize_service::{PARALLEL, Services};
 use axum::Json;
 use axum::extract::State;
@@ -16,97 +16,97 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asks::{
-    ConsultStart, Start, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask,
+    ConsultStart, StartBody, code_ask, consult_ask, debate_ask, eval_ask, within, work_ask,
 };
 use super::runs::RunView;
 use crate::App;
-use crate::extract::Sent;
+use crate::extract::JsonBody;
 use crate::problem::Problem;
 
-/// Begin a trial
+/// Start a run
 ///
-/// The run is kept and under way when the answer comes; `/api/runs/{id}/events` follows it. With an `Idempotency-Key`
-/// the same request can be sent again, and begins nothing twice: the answer is then the run of the first time, with
-/// status 200.
+/// When the response arrives, the run is stored and running; follow it with `/api/runs/{id}/events`. A request with an
+/// `Idempotency-Key` can be repeated safely: the response is then the run of the first request, with status 200.
 #[utoipa::path(
-    post, path = "/api/runs", tag = "runs", request_body = Start,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A text that is used for nothing else", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
-    responses((status = 201, description = "It has begun", body = RunView, headers(("Location" = String, description = "The run"))),
-              (status = 200, description = "It was begun before", body = RunView, headers(("Location" = String, description = "The run")))),
+    post, path = "/api/runs", tag = "runs", request_body = StartBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Unique key of the request; a repeated request starts nothing twice", min_length = 1, max_length = 200, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    responses((status = 201, description = "The run has started", body = RunView, headers(("Location" = String, description = "Path of the run"))),
+              (status = 200, description = "The run was started by an earlier request with the same key", body = RunView, headers(("Location" = String, description = "Path of the run")))),
 )]
 pub(crate) async fn start(
     State(app): State<App>,
     headers: HeaderMap,
-    Sent { body, fingerprint }: Sent<Start>,
+    JsonBody { body, fingerprint }: JsonBody<StartBody>,
 ) -> Result<Response, Problem> {
-    let once = once(&headers, fingerprint)?;
+    let key = once(&headers, fingerprint)?;
     let own = app.clone();
-    app.begin(once, None, move |services| async move { open(&own, body, services).await }).await
+    app.begin(key, None, move |services| async move { open(&own, body, services).await }).await
 }
 
-/// What a request was asked for under.
+/// Idempotency key of a request, from its header.
 pub(super) fn once(
     headers: &HeaderMap,
     request: assize_types::Fingerprint,
 ) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= 200);
-    let bad = "`Idempotency-Key` is 1 to 200 letters, digits and signs";
-    let key = key.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, bad))?.to_owned();
+    let invalid = "invalid `Idempotency-Key`: must be 1 to 200 printable ASCII characters";
+    let key = key.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, invalid))?.to_owned();
     Ok(Some(IdempotencyKey { key, request }))
 }
 
 impl App {
-    /// Begins a trial, if there is a place for one.
+    /// Starts a run, or resumes `resumed`, if a slot is free and the rate limit allows it.
     pub(super) async fn begin<F>(
         &self,
-        once: Option<IdempotencyKey>,
-        again: Option<&RunId>,
+        key: Option<IdempotencyKey>,
+        resumed: Option<&RunId>,
         open: impl FnOnce(Services) -> F,
     ) -> Result<Response, Problem>
     where
         F: Future<Output = Result<Box<dyn AnyTrial>, Problem>> + Send + 'static,
     {
-        if let Some(run) = self.asked_before(once.as_ref()).await? {
-            return self.begun(StatusCode::OK, &run).await;
+        if let Some(run) = self.run_of_key(key.as_ref()).await? {
+            return self.run_response(StatusCode::OK, &run).await;
         }
         self.pace()?;
-        let place = self.docket.place(again)?;
+        let slot = self.docket.place(resumed)?;
         let mut services = self.services.clone();
-        services.idempotency_key.clone_from(&once);
+        services.idempotency_key.clone_from(&key);
         let (docket, opening) = (self.docket.clone(), open(services));
-        // Whoever asked may hang up: what was begun is held all the same.
-        let begun = self.docket.spawn(async move {
+        // In a separate task: a client that disconnects must not stop a run that is being created.
+        let started = self.docket.spawn(async move {
             let trial = opening.await?;
-            Ok::<_, Problem>(docket.enter(trial, place))
+            Ok::<_, Problem>(docket.enter(trial, slot))
         });
-        match begun.await? {
-            Ok(run) => self.begun(StatusCode::CREATED, &run).await,
-            // Somebody may have been faster with the same.
-            Err(problem) => match self.asked_before(once.as_ref()).await? {
-                Some(run) => self.begun(StatusCode::OK, &run).await,
+        match started.await? {
+            Ok(run) => self.run_response(StatusCode::CREATED, &run).await,
+            // A concurrent request with the same key may have been faster.
+            Err(problem) => match self.run_of_key(key.as_ref()).await? {
+                Some(run) => self.run_response(StatusCode::OK, &run).await,
                 None => Err(problem),
             },
         }
     }
 
-    /// Says where a run is, and how it stands.
-    async fn begun(&self, status: StatusCode, run: &Run) -> Result<Response, Problem> {
-        let at = [(LOCATION, format!("/api/runs/{}", run.id))];
-        // It is begun, whatever is known of it.
+    /// Response with a run and its location.
+    async fn run_response(&self, status: StatusCode, run: &Run) -> Result<Response, Problem> {
+        let location = [(LOCATION, format!("/api/runs/{}", run.id))];
+        // The run has started, so the request succeeds even if its usage cannot be read.
         let view = RunView::new(self, run).await.unwrap_or_else(|_| RunView::unspent(self, run));
-        Ok((status, at, Json(view)).into_response())
+        Ok((status, location, Json(view)).into_response())
     }
 
-    /// The run that the same was asked for with before.
-    async fn asked_before(&self, once: Option<&IdempotencyKey>) -> Result<Option<Run>, Problem> {
-        let Some(once) = once else { return Ok(None) };
-        match self.store.asked_before(once).await? {
+    /// Run that an earlier request with the same idempotency key started.
+    async fn run_of_key(&self, key: Option<&IdempotencyKey>) -> Result<Option<Run>, Problem> {
+        let Some(key) = key else { return Ok(None) };
+        match self.store.asked_before(key).await? {
             None => Ok(None),
             Some((run, true)) => Ok(Some(self.store.run(&run).await?)),
             Some((run, false)) => {
-                let detail =
-                    format!("`{run}` was asked for under this `Idempotency-Key`, in other words");
+                let detail = format!(
+                    "a different request with this `Idempotency-Key` has already started `{run}`"
+                );
                 Err(Problem::unusable(detail).hint("use another key"))
             }
         }
@@ -115,35 +115,37 @@ impl App {
 
 async fn open(
     app: &App,
-    start: Start,
+    start: StartBody,
     mut services: Services,
 ) -> Result<Box<dyn AnyTrial>, Problem> {
     services.settings = Arc::new(start.applied(&services.settings)?);
     let runner = services.runner(&app.store)?;
     Ok(match start {
-        Start::Run(start) => {
+        StartBody::Run(start) => {
             let plan = CodePlan::fresh(code_ask(start)?, &services.sandboxes())?;
-            Box::new(runner.start::<CodeJob>(services.code(plan), Origin::New).await?)
+            Box::new(runner.start::<CodeJob>(services.code(plan), RunOrigin::New).await?)
         }
-        Start::Consult(start) => {
+        StartBody::Consult(start) => {
             let yes = start.yes;
             let plan = consult_plan(app, start, &services).await?;
-            let planned = runner.plan::<ConsultJob>(services.consult(plan), Origin::New).await?;
+            let planned = runner.plan::<ConsultJob>(services.consult(plan), RunOrigin::New).await?;
             refuse_dear(&planned.job, yes)?;
             Box::new(planned.open().await?)
         }
-        Start::Debate(start) => {
+        StartBody::Debate(start) => {
             let plan = DebatePlan::fresh(&debate_ask(start)?)?;
-            Box::new(runner.start::<DebateJob>(services.consult(plan), Origin::New).await?)
+            Box::new(runner.start::<DebateJob>(services.consult(plan), RunOrigin::New).await?)
         }
-        Start::Work(start) => {
+        StartBody::Work(start) => {
             let plan = WorkPlan::fresh(work_ask(app, start)?)?;
-            Box::new(runner.start::<WorkJob>(services.work(plan, &app.store), Origin::New).await?)
+            Box::new(
+                runner.start::<WorkJob>(services.work(plan, &app.store), RunOrigin::New).await?,
+            )
         }
-        Start::Eval(start) => {
+        StartBody::Eval(start) => {
             let parallel = within("parallel", start.parallel.unwrap_or(PARALLEL), 64)?;
             let plan = EvalPlan::fresh(eval_ask(start)?, parallel);
-            Box::new(runner.start::<EvalJob>(services.code(plan), Origin::New).await?)
+            Box::new(runner.start::<EvalJob>(services.code(plan), RunOrigin::New).await?)
         }
     })
 }
@@ -162,37 +164,36 @@ async fn consult_plan(
     Ok(plan)
 }
 
-/// Refuses what costs more than may be spent without confirmation.
+/// Refuses a consultation whose estimated cost needs confirmation, unless the request has `yes`.
 pub(crate) fn refuse_dear(job: &ConsultJob, yes: bool) -> Result<(), Problem> {
     let Some(estimate) = job.to_be_confirmed().filter(|_| !yes) else { return Ok(()) };
     let (calls, cost) = (estimate.calls, estimate.cost_phrase());
-    let detail =
-        format!("this would take {calls} calls, {cost}, which is more than may be spent unasked");
-    let hint = "say so with `\"yes\": true`, or set a `max_cost`";
+    let detail = format!("the estimate of {calls} calls, {cost}, needs confirmation");
+    let hint = "confirm with `\"yes\": true`, or set a `max_cost`";
     Err(Problem::new(StatusCode::PAYMENT_REQUIRED, detail).hint(hint))
 }
 
-/// What a trial is likely to take.
+/// Estimated usage and cost of a run.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Likely {
+pub(crate) struct EstimateView {
     calls: u64,
-    /// Calls that have to be waited for, one after the other
+    /// Length of the longest chain of sequential calls
     calls_in_a_row: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// In dollars; null where the price is not known
+    /// In dollars; null if the price is unknown
     cost_usd: Option<f64>,
-    /// The same, where the provider caches prompts
+    /// Cost in dollars if the provider caches prompts
     cost_cached_usd: Option<f64>,
-    /// `local` where the user's own server answers for nothing
+    /// `local` if the model runs on the user's own server at no cost
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_note: Option<&'static str>,
     rehearsal: bool,
 }
 
-impl Likely {
-    fn new(estimate: &Estimate, calls_in_a_row: u64, rehearsal: bool) -> Likely {
-        Likely {
+impl EstimateView {
+    fn new(estimate: &Estimate, calls_in_a_row: u64, rehearsal: bool) -> EstimateView {
+        EstimateView {
             calls: estimate.calls,
             calls_in_a_row,
             input_tokens: estimate.input_tokens,
@@ -205,41 +206,41 @@ impl Likely {
     }
 }
 
-/// Say what a trial would take
+/// Estimate the cost of a run
 ///
-/// Nobody is asked but the sources of a consultation, and nothing is kept.
+/// Calls no model and stores nothing; for a consultation, its sources are queried.
 #[utoipa::path(
-    post, path = "/api/estimates", tag = "runs", request_body = Start,
-    responses((status = 200, description = "What it is likely to take", body = Likely)),
+    post, path = "/api/estimates", tag = "runs", request_body = StartBody,
+    responses((status = 200, description = "Estimated usage and cost", body = EstimateView)),
 )]
 pub(crate) async fn estimate(
     State(app): State<App>,
-    Sent { body, .. }: Sent<Start>,
-) -> Result<Json<Likely>, Problem> {
+    JsonBody { body, .. }: JsonBody<StartBody>,
+) -> Result<Json<EstimateView>, Problem> {
     app.pace()?;
     let mut services = app.services.clone();
     services.estimate_only = true;
     services.settings = Arc::new(body.applied(&services.settings)?);
-    let nothing = || Problem::conflict("nothing is known of who would be asked");
+    let unknown = || Problem::conflict("cannot estimate: no data about the model");
     let likely = match body {
-        Start::Consult(start) => {
+        StartBody::Consult(start) => {
             let plan = consult_plan(&app, start, &services).await?;
             let runner = services.runner(&app.store)?;
-            let planned = runner.plan::<ConsultJob>(services.consult(plan), Origin::New).await?;
+            let planned = runner.plan::<ConsultJob>(services.consult(plan), RunOrigin::New).await?;
             let job = &planned.job;
-            let estimate = job.estimate.as_ref().ok_or_else(nothing)?;
-            Likely::new(estimate, job.in_a_row, job.gateway.is_rehearsal())
+            let estimate = job.estimate.as_ref().ok_or_else(unknown)?;
+            EstimateView::new(estimate, job.in_a_row, job.gateway.is_rehearsal())
         }
-        Start::Debate(start) => {
+        StartBody::Debate(start) => {
             let ask = debate_ask(start)?;
             let plan = DebatePlan::fresh(&ask)?;
             let gateway = services.providers().gateway_of_no_run().await?;
             let likely = assize_consult::estimate(&gateway, &plan.content, ask.rounds);
-            let (estimate, in_a_row) = likely.ok_or_else(nothing)?;
-            Likely::new(&estimate, in_a_row, gateway.is_rehearsal())
+            let (estimate, in_a_row) = likely.ok_or_else(unknown)?;
+            EstimateView::new(&estimate, in_a_row, gateway.is_rehearsal())
         }
-        Start::Run(_) | Start::Work(_) | Start::Eval(_) => {
-            let detail = "how often it is tried cannot be known before";
+        StartBody::Run(_) | StartBody::Work(_) | StartBody::Eval(_) => {
+            let detail = "cannot estimate this kind of run: the number of attempts is unknown";
             return Err(Problem::unusable(detail).hint("set a `max_cost`"));
         }
     };

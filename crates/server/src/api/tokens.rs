@@ -1,4 +1,4 @@
-//! Scoped tokens: created, listed, revoked.
+//! Handlers that create, list and revoke scoped tokens.
 
 use std::time::Duration;
 
@@ -11,50 +11,51 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::App;
-use crate::extract::{Path, Sent};
+use crate::extract::{JsonBody, Path};
 use crate::problem::Problem;
-use crate::tokens::{DEFAULT_LIFETIME, TokenInfo, Tokens, TokensError};
+use crate::tokens::{DEFAULT_LIFETIME, ScopedTokens, TokenError, TokenInfo};
 
 impl App {
-    /// Scoped tokens of this server, if it asks for tokens.
-    fn tokens(&self) -> Result<&Tokens, Problem> {
-        self.guard.tokens().ok_or_else(|| Problem::conflict("this server asks for no token"))
+    /// Scoped tokens of this server; an error if authentication is disabled.
+    fn tokens(&self) -> Result<&ScopedTokens, Problem> {
+        let disabled = || Problem::conflict("authentication is disabled on this server");
+        self.guard.tokens().ok_or_else(disabled)
     }
 }
 
-impl From<TokensError> for Problem {
-    fn from(error: TokensError) -> Problem {
+impl From<TokenError> for Problem {
+    fn from(error: TokenError) -> Problem {
         match error {
-            TokensError::Scope(_) | TokensError::Lifetime => Problem::unusable(error.to_string()),
-            TokensError::TooMany => {
-                Problem::conflict(error.to_string()).hint("revoke those that are not used any more")
+            TokenError::Scope(_) | TokenError::Lifetime => Problem::unusable(error.to_string()),
+            TokenError::TooMany => {
+                Problem::conflict(error.to_string()).hint("revoke unused tokens")
             }
-            TokensError::File { .. } | TokensError::Invalid { .. } => {
+            TokenError::File { .. } | TokenError::Invalid { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }
         }
     }
 }
 
-/// A token that is to be created.
+/// Token to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateToken {
-    /// `drafts/NAME` for the draft tools of a workspace, or `code` for the tool that runs code
+    /// `drafts/NAME` for the draft tools of a workspace, or `code` for code execution
     #[schema(pattern = "^(code|drafts/[A-Za-z0-9_.-]{1,60})$")]
     scope: String,
-    /// Seconds until it expires; 30 days, if nothing
+    /// Seconds until the token expires; default: 30 days
     #[schema(minimum = 1, maximum = 31_536_000)]
     ttl_seconds: Option<u64>,
 }
 
-/// A token with its text, which is shown once.
+/// New token with its secret text, which is returned only once.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
     token: String,
-    /// Where the tools are, on this server
+    /// Path of the MCP endpoint on this server
     path: String,
 }
 
@@ -63,16 +64,16 @@ pub(crate) struct TokenList {
     tokens: Vec<TokenInfo>,
 }
 
-/// Create a token for a worker
+/// Create a scoped token for an agent
 ///
-/// It opens nothing but the tools at one address: whoever drafts can neither execute nor accept.
+/// It grants access to one MCP endpoint only: an agent that edits files can neither run code nor accept drafts.
 #[utoipa::path(
     post, path = "/api/tokens", tag = "machine", operation_id = "create_token", request_body = CreateToken,
-    responses((status = 201, description = "Good until it expires or is revoked", body = CreatedToken)),
+    responses((status = 201, description = "Token, valid until it expires or is revoked", body = CreatedToken)),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    Sent { body, .. }: Sent<CreateToken>,
+    JsonBody { body, .. }: JsonBody<CreateToken>,
 ) -> Result<Response, Problem> {
     let tokens = app.tokens()?;
     if let Some(workspace) = body.scope.strip_prefix("drafts/") {
@@ -84,21 +85,21 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(created)).into_response())
 }
 
-/// List the tokens of workers
+/// List scoped tokens
 #[utoipa::path(
     get, path = "/api/tokens", tag = "machine", operation_id = "list_tokens",
-    responses((status = 200, description = "Those that are valid, the oldest first", body = TokenList)),
+    responses((status = 200, description = "Valid tokens, oldest first", body = TokenList)),
 )]
 pub(crate) async fn list(State(app): State<App>) -> Result<Json<TokenList>, Problem> {
-    let tokens = app.guard.tokens().map_or(Ok(Vec::new()), Tokens::list)?;
+    let tokens = app.guard.tokens().map_or(Ok(Vec::new()), ScopedTokens::list)?;
     Ok(Json(TokenList { tokens }))
 }
 
-/// Revoke a token
+/// Revoke a scoped token
 #[utoipa::path(
     delete, path = "/api/tokens/{token_id}", tag = "machine", operation_id = "revoke_token",
-    params(("token_id" = String, Path, description = "The id of the token")),
-    responses((status = 204, description = "It opens nothing any more")),
+    params(("token_id" = String, Path, description = "Id of the token")),
+    responses((status = 204, description = "The token was revoked")),
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
@@ -106,6 +107,6 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     match app.tokens()?.revoke(&id)? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("there is no such token")),
+        false => Err(Problem::not_found("unknown token")),
     }
 }

@@ -1,11 +1,11 @@
-//! What can be asked for with any trial: who answers, what may be spent, which walls; and files that are sent along.
+//! Request parts that several routes share: settings for one run, and uploaded files.
 
 use std::path::Path;
 
 use assize_code::InputFile;
 use assize_code::check_names;
 use assize_config::{SettingKey, Settings};
-use assize_consult::sources::{Gathered, files};
+use assize_consult::sources::{GatheredData, files};
 use assize_types::Failure;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// Settings for this one trial. Amounts and walls that whoever runs the server has set are limits; what is only a
-/// default can be changed. The bounds in its schema are those of the settings.
+/// Settings for this request only. A request cannot exceed the amounts, nor weaken the isolation, that the operator has
+/// set; it can override defaults. The schema has the bounds that are in force.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wishes {
+pub(crate) struct RequestSettings {
     /// anthropic, openai, google, groq, openrouter, ollama, or rehearsal (offline, no model)
     provider: Option<String>,
     model: Option<String>,
@@ -37,11 +37,11 @@ pub(crate) struct Wishes {
     processes: Option<u32>,
     /// With a unit, such as 64M
     disk: Option<String>,
-    /// What is kept of each of standard output and standard error, with a unit
+    /// Bytes kept of standard output and of standard error, with a unit
     output: Option<String>,
 }
 
-/// Fields of the settings of a request, each with the key of the setting that it is a value of.
+/// Fields of [`RequestSettings`], each with the setting that it overrides.
 pub(crate) const SETTINGS: [(&str, SettingKey); 13] = [
     ("provider", SettingKey::Provider),
     ("model", SettingKey::Model),
@@ -58,24 +58,24 @@ pub(crate) const SETTINGS: [(&str, SettingKey); 13] = [
     ("output", SettingKey::SandboxOutput),
 ];
 
-impl Wishes {
-    /// The settings with these wishes in them.
+impl RequestSettings {
+    /// Settings of the server with the overrides of the request.
     pub(crate) fn applied(self, config: &Settings) -> Result<Settings, Failure> {
         let fields = serde_json::to_value(self).unwrap_or_default();
-        let wish = |(field, key): (&str, SettingKey)| match &fields[field] {
+        let value = |(field, key): (&str, SettingKey)| match &fields[field] {
             Value::Null => None,
             Value::String(text) => Some((key, text.clone())),
             other => Some((key, other.to_string())),
         };
-        config.with_request(&SETTINGS.into_iter().filter_map(wish).collect::<Vec<_>>())
+        config.with_request(&SETTINGS.into_iter().filter_map(value).collect::<Vec<_>>())
     }
 }
 
-/// A file that is sent along: as text, or any bytes in base64.
+/// Uploaded file: as `text`, or any bytes as `base64`.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upload {
-    /// Its name, with folders if it has any, such as data/prices.csv
+    /// Relative path, such as data/prices.csv
     #[schema(min_length = 1, max_length = 200)]
     name: String,
     text: Option<String>,
@@ -87,11 +87,11 @@ impl Upload {
         let Upload { name, text, base64 } = self;
         let bytes = match (text, base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(coded)) => BASE64_STANDARD
-                .decode(coded.as_bytes())
-                .map_err(|error| Problem::unusable(format!("`{name}` is no base64: {error}")))?,
+            (None, Some(encoded)) => BASE64_STANDARD
+                .decode(encoded.as_bytes())
+                .map_err(|error| Problem::unusable(format!("`{name}`: invalid base64: {error}")))?,
             _ => {
-                let detail = format!("`{name}` needs either `text` or `base64`");
+                let detail = format!("`{name}` must have either `text` or `base64`");
                 return Err(Problem::unusable(detail));
             }
         };
@@ -99,21 +99,20 @@ impl Upload {
     }
 }
 
-/// The most files of one request.
+/// Maximum number of files in one request.
 const MAX_UPLOADS: usize = 200;
 
 fn check_count(uploads: &[Upload]) -> Result<(), Problem> {
     match uploads.len() {
         0..=MAX_UPLOADS => Ok(()),
         count => {
-            let detail =
-                format!("`files` has {count} files, and at most {MAX_UPLOADS} can be sent");
+            let detail = format!("`files` has {count} files, at most {MAX_UPLOADS} are allowed");
             Err(Problem::unusable(detail))
         }
     }
 }
 
-/// Files for a program.
+/// Uploaded files as input files of a program.
 pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
     check_count(&uploads)?;
     let read =
@@ -121,8 +120,8 @@ pub(crate) fn inputs(uploads: Vec<Upload>) -> Result<Vec<InputFile>, Problem> {
     uploads.into_iter().map(read).collect()
 }
 
-/// Files about a company.
-pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
+/// Uploaded files as source documents of a consultation.
+pub(crate) fn documents(uploads: Vec<Upload>) -> Result<GatheredData, Problem> {
     let failed = |error: std::io::Error| {
         Problem::from(Failure::from_error(assize_types::FailureKind::Environment, &error))
     };
@@ -136,15 +135,15 @@ pub(crate) fn documents(uploads: Vec<Upload>) -> Result<Gathered, Problem> {
         let mut file = std::fs::File::create_new(&path).map_err(failed)?;
         std::io::Write::write_all(&mut file, &bytes).map_err(failed)?;
     }
-    gathered(folder.path(), "what was sent")
+    gathered(folder.path(), "`files`")
 }
 
-/// What is known of a company by a folder here, which is called something else elsewhere.
-pub(crate) fn gathered(folder: &Path, called: &str) -> Result<Gathered, Problem> {
+/// Reads the source documents in a folder. Errors call the folder `name`, as clients must not see its path.
+pub(crate) fn gathered(folder: &Path, name: &str) -> Result<GatheredData, Problem> {
     files::gather(folder).map_err(|error| match error {
         files::FilesError::Nothing(_) => {
-            let detail = format!("there is nothing to read in {called}");
-            Problem::unusable(detail).hint("Markdown, text, CSV and JSON are read")
+            let detail = format!("no readable documents in {name}");
+            Problem::unusable(detail).hint("supported formats: Markdown, text, CSV and JSON")
         }
         error => Problem::from(Failure::from(error)),
     })

@@ -1,12 +1,11 @@
-//! Schemas of what the routes answer. Each is the schema of the very type that is serialized, by schemars; utoipa
-//! describes requests and parameters.
+//! Schemas of responses, which schemars derives from the serialized types. utoipa describes requests and parameters.
 
 use std::borrow::Cow;
 
 use assize_draft::SubmissionView;
-use assize_draft::audit::Whole;
+use assize_draft::audit::LogCheck;
 use assize_service::doctor::DoctorReport;
-use assize_service::status::Status;
+use assize_service::status::ClusterStatus;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -14,18 +13,20 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::api::drafts::{AuditLog, DraftView, OpenDrafts, Submissions, Workspaces};
-use crate::api::files::{Artifacts, Files};
-use crate::api::machine::{About, Attacks, Fine, Link, Sessions, Version};
-use crate::api::runs::{Page, RunView, Scores};
-use crate::api::sandboxes::{Folder, Ran, SandboxInfo, Sandboxes};
-use crate::api::start::Likely;
+use crate::api::drafts::{AuditLog, DraftView, OpenDrafts, SubmissionList, WorkspaceList};
+use crate::api::files::{Artifacts, FileList};
+use crate::api::machine::{
+    HealthView, ScorecardList, ServerInfo, SessionList, SignInLink, VersionInfo,
+};
+use crate::api::runs::{RunPage, RunView, Scores};
+use crate::api::sandboxes::{ExecResult, FolderListing, SandboxInfo, SandboxList};
+use crate::api::start::EstimateView;
 use crate::api::tokens::{CreatedToken, TokenList};
 use crate::kinds::Transcripts;
 use crate::problem::Problem;
 
-/// Makes routes refer to answers by name, and collects their schemas. Types of other crates, after the semicolon, are
-/// named by `ref` at their routes.
+/// Makes routes refer to response types by schema name, and collects the schemas. Routes refer to the types of other
+/// crates, listed after the semicolon, with `ref`.
 macro_rules! answers {
     ($($own:ty),+; $($foreign:ty),+) => {
         $(
@@ -42,7 +43,7 @@ macro_rules! answers {
             }
         )+
 
-        /// Schemas of all answers and of what they consist of, by name.
+        /// Schemas of all responses and of the types they contain, by name.
         pub(super) fn schemas() -> Map<String, Value> {
             let mut settings = SchemaSettings::draft2020_12().for_serialize();
             settings.definitions_path = "/components/schemas".into();
@@ -55,8 +56,8 @@ macro_rules! answers {
 }
 
 answers! {
-    About, Artifacts, Attacks, AuditLog, CreatedToken, DraftView, Files, Fine, Folder, Likely, Link, OpenDrafts, Page,
-    Problem, Ran, RunView, SandboxInfo, Sandboxes, Scores, Sessions, Submissions, TokenList, Transcripts, Version,
-    Workspaces;
-    assize_draft::Cleared, Status, DoctorReport, SubmissionView, Whole
+    ServerInfo, Artifacts, ScorecardList, AuditLog, CreatedToken, DraftView, FileList, HealthView, FolderListing, EstimateView, SignInLink, OpenDrafts, RunPage,
+    Problem, ExecResult, RunView, SandboxInfo, SandboxList, Scores, SessionList, SubmissionList, TokenList, Transcripts, VersionInfo,
+    WorkspaceList;
+    assize_draft::SweepResult, ClusterStatus, DoctorReport, SubmissionView, LogCheck
 }

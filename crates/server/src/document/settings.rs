@@ -1,6 +1,6 @@
-//! Schemas of the settings that a request can have, taken from the table of all settings and from the operator's values.
+//! Schemas of the settings in a request, derived from the table of settings and the operator's values.
 
-use assize_config::{Guard, Kind, Setting, Settings};
+use assize_config::{Setting, SettingGuard, SettingKind, Settings};
 use serde_json::{Value, json};
 
 use crate::api::wishes::SETTINGS;
@@ -8,11 +8,11 @@ use crate::api::wishes::SETTINGS;
 /// Text without control characters.
 const PLAIN_TEXT: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
 
-/// Values of `isolation`, from the weakest.
+/// Values of `isolation`, from the weakest to the strongest.
 const ISOLATIONS: [&str; 7] =
     ["auto", "jail", "docker", "microvm", "at-least=jail", "at-least=docker", "at-least=microvm"];
 
-/// Properties of the schema of `settings`; the descriptions are those that were declared.
+/// Properties of the schema of `settings`, with the descriptions from the declared schema.
 pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     let mut properties = declared.clone();
     for (field, key) in SETTINGS {
@@ -25,7 +25,7 @@ pub(super) fn properties(config: &Settings, declared: &Value) -> Value {
     properties
 }
 
-/// Schema of the values that a request can have for a setting; null is none.
+/// Schema of the values that a request may use for a setting; null means not set.
 fn schema(config: &Settings, setting: &Setting) -> Value {
     let accepts = |value: &str| config.with_request(&[(setting.key, value.to_owned())]).is_ok();
     let one_of = |values: &[&str]| {
@@ -37,37 +37,37 @@ fn schema(config: &Settings, setting: &Setting) -> Value {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "was read as a whole number, of bytes for a size"
+        reason = "the value was parsed as a whole number; a size is in bytes"
     )]
     let at_most = |most: u64| ceiling(config, setting).map_or(most, |ceiling| ceiling as u64);
     match &setting.kind {
-        Kind::Whole(least, most) => {
+        SettingKind::Whole(least, most) => {
             let most = at_most(*most);
             json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
         }
-        Kind::Decimal(least, most) => {
+        SettingKind::Decimal(least, most) => {
             let most = ceiling(config, setting).unwrap_or(*most);
             json!({"type": ["number", "null"], "minimum": least, "maximum": most})
         }
-        Kind::Size(least, most) => {
+        SettingKind::Size(least, most) => {
             json!({"type": ["string", "null"], "pattern": sizes(*least, at_most(*most))})
         }
-        Kind::Choice(choices) => one_of(choices),
-        Kind::Isolation => one_of(&ISOLATIONS),
-        Kind::Text | Kind::Url | Kind::Variable | Kind::Servers => {
+        SettingKind::Choice(choices) => one_of(choices),
+        SettingKind::Isolation => one_of(&ISOLATIONS),
+        SettingKind::Text | SettingKind::Url | SettingKind::Variable | SettingKind::Servers => {
             json!({"type": ["string", "null"], "pattern": PLAIN_TEXT})
         }
     }
 }
 
-/// The most that a request can ask for: the operator's own value, or else the ceiling of requests.
+/// Maximum that a request may use for a setting: the operator's value, or else the ceiling for requests.
 fn ceiling(config: &Settings, setting: &Setting) -> Option<f64> {
     let set = config.written(setting.key).filter(|written| written.is_set());
     let most = set.or_else(|| config.written(setting.ceiling()?))?;
-    setting.kind.amount(most).filter(|_| setting.guard != Guard::Open)
+    setting.kind.amount(most).filter(|_| setting.guard != SettingGuard::Open)
 }
 
-/// Pattern of all sizes within bounds, such as `256M`.
+/// Regular expression of all sizes within bounds, such as `256M`.
 fn sizes(least: u64, most: u64) -> String {
     let of_unit = |(shift, unit): (u32, &str)| {
         let (low, high) = (least.div_ceil(1 << shift).max(1), most >> shift);
@@ -78,19 +78,19 @@ fn sizes(least: u64, most: u64) -> String {
     format!("^({})[Bb]?$", units.join("|"))
 }
 
-/// Pattern of the decimal numbers from `low` to `high`, without leading zeros.
+/// Regular expression of the decimal numbers from `low` to `high`, without leading zeros.
 ///
-/// The range is cut into pieces of numbers that share their first digits and have any digits after one that varies.
+/// The range is split into pieces: numbers with the same first digits, then one digit in a range, then any digits.
 fn numbers(low: u64, high: u64) -> String {
     let mut pieces = Vec::new();
     let mut start = low;
     while start <= high {
-        // The longest piece that begins here: as many final zeros turn to nines as stay within the range.
+        // The longest piece from `start`: extend the any-digit suffix while the piece stays within the range.
         let mut power = 1;
         while start.is_multiple_of(power * 10) && start + (power * 10 - 1) <= high {
             power *= 10;
         }
-        // And as many steps of the digit before them as there are.
+        // Then extend the digit before the suffix as far as the range allows.
         let digit = start / power % 10;
         let steps = ((high + 1 - start) / power - 1).min(9 - digit);
         let end_digit = digit + steps;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_patterns_match_their_range_alone() {
+    fn number_pattern_matches_exactly_its_range() {
         for (low, high) in
             [(1, 9), (1, 1024), (16, 1_048), (7, 7), (99, 101), (1, 1000), (950, 1999)]
         {
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn size_patterns_match_what_settings_accept() {
+    fn size_pattern_matches_the_sizes_that_settings_accept() {
         for (least, most) in [(16 << 20, 1 << 40), (1 << 10, 8 << 20), (64 << 10, 3 << 30)] {
-            let (kind, pattern) = (Kind::Size(least, most), sizes(least, most));
+            let (kind, pattern) = (SettingKind::Size(least, most), sizes(least, most));
             let pattern = Regex::new(&pattern).unwrap();
             for number in [
                 "0", "1", "2", "3", "4", "15", "16", "63", "64", "1024", "1025", "8192", "8193",

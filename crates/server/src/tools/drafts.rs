@@ -1,4 +1,4 @@
-//! The draft tools of a workspace.
+//! MCP server of the draft tools of a workspace.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use serde_json::Value;
 
-use crate::tools::server::{CallError, ToolServer, Tools, object};
+use crate::tools::server::{ToolCallError, ToolServer, ToolSet, object};
 
 /// Draft tools of one workspace.
 #[derive(Debug, Clone)]
 pub struct DraftTools {
-    desk: Arc<DraftService>,
+    service: Arc<DraftService>,
 }
 
 /// MCP server of the draft tools.
 pub type DraftServer = ToolServer<DraftTools>;
 
 impl DraftServer {
-    pub fn new(desk: Arc<DraftService>) -> DraftServer {
-        ToolServer(DraftTools { desk })
+    pub fn new(service: Arc<DraftService>) -> DraftServer {
+        ToolServer(DraftTools { service })
     }
 }
 
-impl Tools for DraftTools {
+impl ToolSet for DraftTools {
     const INSTRUCTIONS: &'static str = "Files of this workspace are changed through drafts. Ask for a draft with \
         ollama_request_draft, write the whole new content with ollama_write_draft, hand it in with \
         ollama_submit_draft, and act on the verdict. Use one task_id for all that belongs together.";
 
     async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("{error}"), None);
-        // Switched off, the tools are not offered.
-        match self.desk.state().await.map_err(failed)?.off {
+        // Disabled tools are not listed.
+        match self.service.state().await.map_err(failed)?.off {
             true => Ok(Vec::new()),
             false => Ok(tools::all().into_iter().map(offered).collect()),
         }
@@ -44,20 +44,20 @@ impl Tools for DraftTools {
         caller: &str,
         tool: &str,
         arguments: Value,
-    ) -> Result<CallToolResult, CallError> {
-        match tools::call(&self.desk, caller, tool, &arguments).await {
+    ) -> Result<CallToolResult, ToolCallError> {
+        match tools::call(&self.service, caller, tool, &arguments).await {
             Ok(answer) => Ok(CallToolResult::structured(answer)),
-            Err(error @ tools::CallError::Unknown(_)) => {
-                Err(CallError::UnknownTool(error.to_string()))
+            Err(error @ tools::DraftToolError::Unknown(_)) => {
+                Err(ToolCallError::UnknownTool(error.to_string()))
             }
-            Err(error) => Err(CallError::Failed(error.to_string())),
+            Err(error) => Err(ToolCallError::Failed(error.to_string())),
         }
     }
 }
 
-/// Describes a tool in the protocol's terms.
-fn offered(tool: tools::Tool) -> Tool {
-    // An accepted submission overwrites files of the workspace; all else changes drafts alone.
+/// Converts a draft tool to an MCP tool.
+fn offered(tool: tools::DraftTool) -> Tool {
+    // An accepted submission overwrites files of the workspace; all other tools change only drafts.
     let submits = tool.name == tools::SUBMIT;
     let hints = ToolAnnotations::from_raw(
         None,

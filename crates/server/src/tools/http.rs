@@ -1,4 +1,4 @@
-//! Tools over streamable HTTP. A session belongs to the caller that opened it, and a request id is in flight once.
+//! MCP over streamable HTTP. A session belongs to the caller that opened it; its requests in flight have unique ids.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::unique_ids::InFlight;
 
-/// The most requests of one session in flight, cancelled ones included.
+/// Maximum number of requests in flight in one session, including cancelled ones.
 const MAX_IN_FLIGHT: usize = 1024;
 
 /// Sessions of one endpoint with their owners and the ids of their requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
+pub(crate) struct McpSessions {
     manager: LocalSessionManager,
     state: Mutex<State>,
 }
@@ -35,20 +35,20 @@ pub(crate) struct Sessions {
 #[derive(Debug, Default)]
 struct State {
     sessions: HashMap<SessionId, Session>,
-    /// Sessions that each caller is about to open.
+    /// Number of sessions that each caller is about to open.
     opening: HashMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
 struct Session {
-    /// None between its creation and the response to its caller.
+    /// Caller that opened the session; `None` until the response to `initialize` is ready.
     owner: Option<String>,
     in_flight: InFlight,
 }
 
 /// Why a request of a session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum SessionRefusal {
     /// No session of this caller has that id.
     UnknownSession,
     /// A request with the same id is in flight.
@@ -56,64 +56,68 @@ pub(crate) enum Refusal {
     TooManyInFlight,
 }
 
-/// Room for one more session of a caller, until it is opened or refused.
+/// Reservation of one session of a caller, until it is opened or dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
-    sessions: Arc<Sessions>,
+pub(crate) struct SessionReservation {
+    sessions: Arc<McpSessions>,
     caller: String,
 }
 
-/// Id of a request, which is in flight from now on unless it is dropped.
+/// Reserved request id. Dropping the value releases the id, unless [`Reserved::keep`] was called.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct ReservedId {
     in_flight: InFlight,
     id: Fingerprint,
     kept: bool,
 }
 
-impl Sessions {
-    /// Room for a new session, unless the caller has as many as allowed.
-    pub(crate) async fn room(self: &Arc<Self>, caller: &str, most: usize) -> Option<Room> {
+impl McpSessions {
+    /// Reserves a new session; `None` if the caller already has `max` sessions.
+    pub(crate) async fn room(
+        self: &Arc<Self>,
+        caller: &str,
+        max: usize,
+    ) -> Option<SessionReservation> {
         let open: HashSet<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let mut state = self.state.lock();
         state.sessions.retain(|id, session| session.owner.is_none() || open.contains(id));
         let own = state.sessions.values().filter(|one| one.owner.as_deref() == Some(caller));
         let count = own.count() + state.opening.get(caller).copied().unwrap_or_default();
-        if count >= most {
+        if count >= max {
             return None;
         }
         *state.opening.entry(caller.to_owned()).or_default() += 1;
         drop(state);
-        Some(Room { sessions: self.clone(), caller: caller.to_owned() })
+        Some(SessionReservation { sessions: self.clone(), caller: caller.to_owned() })
     }
 
-    /// Checks that a session is the caller's.
-    pub(crate) fn check(&self, session: &str, caller: &str) -> Result<(), Refusal> {
+    /// Checks that a session belongs to the caller.
+    pub(crate) fn check(&self, session: &str, caller: &str) -> Result<(), SessionRefusal> {
         let state = self.state.lock();
         let owner = state.sessions.get(session).and_then(|one| one.owner.as_deref());
-        if owner == Some(caller) { Ok(()) } else { Err(Refusal::UnknownSession) }
+        if owner == Some(caller) { Ok(()) } else { Err(SessionRefusal::UnknownSession) }
     }
 
     /// Reserves the id of a request in a session.
-    pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<Reserved, Refusal> {
+    pub(crate) fn reserve(&self, session: &str, id: &Value) -> Result<ReservedId, SessionRefusal> {
         let state = self.state.lock();
-        let session = state.sessions.get(session).ok_or(Refusal::UnknownSession)?;
+        let session = state.sessions.get(session).ok_or(SessionRefusal::UnknownSession)?;
         let (in_flight, id) = (session.in_flight.clone(), Fingerprint::of(id.to_string()));
         drop(state);
         let mut ids = in_flight.ids();
         if ids.len() >= MAX_IN_FLIGHT {
-            return Err(Refusal::TooManyInFlight);
+            return Err(SessionRefusal::TooManyInFlight);
         }
         if !ids.insert(id) {
-            return Err(Refusal::DuplicateId);
+            return Err(SessionRefusal::DuplicateId);
         }
         drop(ids);
-        Ok(Reserved { in_flight, id, kept: false })
+        Ok(ReservedId { in_flight, id, kept: false })
     }
 }
 
-impl Room {
-    /// Notes whose session was opened.
+impl SessionReservation {
+    /// Records the caller as the owner of the opened session.
     pub(crate) fn opened(self, session: &str) {
         if let Some(session) = self.sessions.state.lock().sessions.get_mut(session) {
             session.owner = Some(self.caller.clone());
@@ -121,7 +125,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for SessionReservation {
     fn drop(&mut self) {
         let mut state = self.sessions.state.lock();
         if let Some(count) = state.opening.get_mut(&self.caller) {
@@ -133,14 +137,14 @@ impl Drop for Room {
     }
 }
 
-impl Reserved {
-    /// The request was accepted: its id is released with its response.
+impl ReservedId {
+    /// Keeps the id reserved: the transport releases it with the response.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedId {
     fn drop(&mut self) {
         if !self.kept {
             self.in_flight.ids().remove(&self.id);
@@ -174,7 +178,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
     }
 }
 
-impl SessionManager for Sessions {
+impl SessionManager for McpSessions {
     type Error = LocalSessionManagerError;
     type Transport = Tracked<<LocalSessionManager as SessionManager>::Transport>;
 
@@ -235,21 +239,21 @@ impl SessionManager for Sessions {
     }
 }
 
-/// Serves tools over HTTP until the server stops. Who may call, under which host name, and how many sessions a caller
-/// may have, is for the server to decide.
+/// Creates the HTTP service of an MCP server, which runs until `closing` is cancelled. Authentication, the check of the
+/// `Host` header and the session limit are left to the caller's middleware.
 pub(crate) fn over_http<S>(
     tools: S,
-    longest_message: usize,
+    max_message: usize,
     closing: CancellationToken,
-) -> (StreamableHttpService<S, Sessions>, Arc<Sessions>)
+) -> (StreamableHttpService<S, McpSessions>, Arc<McpSessions>)
 where
     S: ServerHandler + Clone + Send + Sync + 'static,
 {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
-        .with_max_request_body_bytes(longest_message)
+        .with_max_request_body_bytes(max_message)
         .with_cancellation_token(closing);
-    let sessions = Arc::<Sessions>::default();
+    let sessions = Arc::<McpSessions>::default();
     (StreamableHttpService::new(move || Ok(tools.clone()), sessions.clone(), config), sessions)
 }

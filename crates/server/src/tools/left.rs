@@ -1,4 +1,4 @@
-//! Files that a program leaves, as content that a client can show: images, texts and other bytes.
+//! Converts the files that a program left to MCP content: images, text resources and blobs.
 
 use assize_types::text::{grouped, harmless};
 use base64::Engine as _;
@@ -10,67 +10,65 @@ use serde::Serialize;
 
 use crate::api::files::picture;
 
-/// Files that are returned at most.
+/// Maximum number of returned files.
 const MAX_FILES: usize = 16;
 
-/// Bytes of one file, and of all of them.
+/// Maximum size of one file, and of all files, in bytes.
 const MAX_FILE: usize = 1 << 20;
 const MAX_ALL: usize = 4 << 20;
 
-/// Notes about what was left out.
+/// Maximum number of notes about files that are not returned.
 const MAX_NOTES: usize = 20;
 
-/// A file that is returned.
+/// Returned file.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct LeftFile {
-    /// Below /workspace.
+pub(crate) struct ReturnedFile {
+    /// Path relative to /workspace.
     name: String,
     bytes: usize,
     mime_type: &'static str,
 }
 
-/// The files of a program, as far as they are returned.
+/// Files of a program that are returned, and notes about the others.
 #[derive(Debug, Default)]
-pub(crate) struct Returned {
-    pub(crate) files: Vec<LeftFile>,
+pub(crate) struct ReturnedFiles {
+    pub(crate) files: Vec<ReturnedFile>,
     /// One block for each file, in the same order.
     pub(crate) content: Vec<ContentBlock>,
-    /// What was left out, and why.
+    /// Notes about files that are not returned, with reasons.
     pub(crate) left_out: Vec<String>,
 }
 
-impl Returned {
-    /// Takes as many files as a client should get, in order of their names.
-    pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_taken: Vec<String>) -> Returned {
-        let mut returned = Returned::default();
+impl ReturnedFiles {
+    /// Selects files within the limits, in the given order.
+    pub(crate) fn of(files: Vec<(String, Vec<u8>)>, not_taken: Vec<String>) -> ReturnedFiles {
+        let mut returned = ReturnedFiles::default();
         let mut notes = not_taken;
         let mut room = MAX_ALL;
         for (name, bytes) in files {
             let shown = harmless(&name);
             let size = grouped(bytes.len() as u64);
             if bytes.len() > MAX_FILE {
-                let most = grouped(MAX_FILE as u64);
-                notes.push(format!("`{shown}` has {size} bytes, and at most {most} are returned"));
+                let max = grouped(MAX_FILE as u64);
+                notes.push(format!("`{shown}` has {size} bytes: the limit per file is {max}"));
             } else if returned.files.len() == MAX_FILES {
-                notes.push(format!(
-                    "`{shown}` is one file more than the {MAX_FILES} that are returned"
-                ));
+                notes.push(format!("`{shown}`: the limit of {MAX_FILES} files is reached"));
             } else if bytes.len() > room {
-                let most = grouped(MAX_ALL as u64);
+                let max = grouped(MAX_ALL as u64);
                 notes.push(format!(
-                    "`{shown}` ({size} bytes): all files together may have {most} bytes"
+                    "`{shown}` ({size} bytes): the limit of all files together is {max} bytes"
                 ));
             } else {
                 room -= bytes.len();
                 let mime_type = mime_type(&name, &bytes);
                 returned.content.push(block(&name, &bytes, mime_type));
-                returned.files.push(LeftFile { name, bytes: bytes.len(), mime_type });
+                returned.files.push(ReturnedFile { name, bytes: bytes.len(), mime_type });
             }
         }
         let more = notes.len().saturating_sub(MAX_NOTES);
         notes.truncate(MAX_NOTES);
         if more > 0 {
-            notes.push(format!("{more} more were left out"));
+            notes.push(format!("{more} more files were left out"));
         }
         returned.left_out = notes;
         returned
@@ -99,7 +97,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// The type of a file: of pictures by what they begin with, of texts by their name.
+/// Media type of a file: of images by their magic bytes, of text by the file name.
 fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
     if let Some(picture) = picture(bytes) {
         return picture;
@@ -122,7 +120,7 @@ fn mime_type(name: &str, bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Characters that are escaped in the path of an address: all but letters, digits and `-._~/`.
+/// Characters that are escaped in the path of a URI: all but letters, digits and `-._~/`.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -137,14 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn files_become_images_texts_and_blobs() {
+    fn files_become_images_text_resources_and_blobs() {
         let files = vec![
             file("a b.csv", b"x,y\n1,2\n"),
             file("plot.png", PNG),
-            // Its name says one thing, and its bytes another.
+            // Not an image, despite its name.
             file("raw.png", &[0, 159, 146, 150]),
         ];
-        let returned = Returned::of(files, vec!["`link` was not taken: it is a link".to_owned()]);
+        let returned = ReturnedFiles::of(
+            files,
+            vec!["`link` was not copied: it is a symbolic link".to_owned()],
+        );
         let json = serde_json::to_value(&returned.content).unwrap();
         assert_eq!(json[0]["type"], "resource");
         assert_eq!(json[0]["resource"]["uri"], "sandbox:///workspace/a%20b.csv");
@@ -156,16 +157,16 @@ mod tests {
         assert_eq!(json[1]["data"], STANDARD.encode(PNG));
         assert_eq!(json[2]["resource"]["mimeType"], "application/octet-stream");
         assert_eq!(json[2]["resource"]["blob"], STANDARD.encode([0, 159, 146, 150]));
-        assert_eq!(returned.left_out, ["`link` was not taken: it is a link"]);
+        assert_eq!(returned.left_out, ["`link` was not copied: it is a symbolic link"]);
     }
 
     #[test]
-    fn files_are_bounded_in_number_and_size() {
+    fn returned_files_are_limited_in_number_and_size() {
         let large = vec![b'x'; MAX_FILE + 1];
         let fitting = vec![b'x'; MAX_FILE];
         let mut files = vec![file("large", &large)];
         files.extend((0..6).map(|number| file(&format!("big-{number}"), &fitting)));
-        let returned = Returned::of(files, Vec::new());
+        let returned = ReturnedFiles::of(files, Vec::new());
         assert_eq!((returned.files.len(), returned.content.len()), (4, 4));
         assert_eq!(returned.left_out.len(), 3, "{:?}", returned.left_out);
         assert!(
@@ -175,8 +176,8 @@ mod tests {
         );
 
         let many = (0..100).map(|number| file(&format!("{number}.txt"), b"x")).collect();
-        let returned = Returned::of(many, Vec::new());
+        let returned = ReturnedFiles::of(many, Vec::new());
         assert_eq!((returned.files.len(), returned.left_out.len()), (MAX_FILES, MAX_NOTES + 1));
-        assert_eq!(returned.left_out[MAX_NOTES], "64 more were left out");
+        assert_eq!(returned.left_out[MAX_NOTES], "64 more files were left out");
     }
 }

@@ -1,7 +1,7 @@
-//! Our tools over the Model Context Protocol: what others call, they call here.
+//! MCP servers (Model Context Protocol): the draft tools of a workspace, and code execution.
 //!
-//! The draft tools decide nothing. A call is handed to the desk with the name that the client gave itself, and what
-//! the desk answers goes back as it is: as structured content, and as text for clients that know no other.
+//! The draft tools decide nothing: they pass each call to the draft service with the client's name, and return its
+//! answer as structured content, and as text for clients that do not support structured content.
 
 mod code;
 mod drafts;
@@ -13,5 +13,5 @@ mod unique_ids;
 
 pub use code::CodeServer;
 pub use drafts::DraftServer;
-pub(crate) use http::{Refusal, Sessions, over_http};
-pub use stdio::{Ended, serve_stdio};
+pub(crate) use http::{McpSessions, SessionRefusal, over_http};
+pub use stdio::{McpSessionEnd, serve_stdio};

@@ -1,4 +1,4 @@
-//! MCP server of one set of tools. It declares the `tools` capability alone.
+//! MCP server of one set of tools. It declares only the `tools` capability.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 
-/// Set of tools that a server offers.
-pub trait Tools: Clone + Send + Sync + 'static {
-    /// Instructions that a client gets when it connects.
+/// Set of tools that an MCP server offers.
+pub trait ToolSet: Clone + Send + Sync + 'static {
+    /// Instructions sent to a client when it connects.
     const INSTRUCTIONS: &'static str;
 
-    /// Lists the tools that can be called now.
+    /// Lists the tools that are enabled.
     fn list(&self) -> impl Future<Output = Result<Vec<Tool>, ErrorData>> + Send;
 
     /// Calls a tool on behalf of the client `caller`.
@@ -29,15 +29,15 @@ pub trait Tools: Clone + Send + Sync + 'static {
         caller: &str,
         tool: &str,
         arguments: Value,
-    ) -> impl Future<Output = Result<CallToolResult, CallError>> + Send;
+    ) -> impl Future<Output = Result<CallToolResult, ToolCallError>> + Send;
 }
 
-/// Reason why a call failed.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CallError {
-    /// No tool has that name: an error of the protocol, with a message that names the known tools.
+pub enum ToolCallError {
+    /// Unknown tool: a protocol error whose message lists the known tools.
     UnknownTool(String),
-    /// The tool failed: the message is a result, so that the model reads it.
+    /// The tool failed: the message is sent as a tool result, so that the model reads it.
     Failed(String),
 }
 
@@ -45,7 +45,7 @@ pub enum CallError {
 #[derive(Debug, Clone)]
 pub struct ToolServer<T>(pub(crate) T);
 
-impl<T: Tools> ServerHandler for ToolServer<T> {
+impl<T: ToolSet> ServerHandler for ToolServer<T> {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new("assize", env!("CARGO_PKG_VERSION"));
@@ -77,14 +77,16 @@ impl<T: Tools> ServerHandler for ToolServer<T> {
         };
         match called {
             Ok(result) => Ok(result.into()),
-            Err(CallError::UnknownTool(message)) => Err(ErrorData::invalid_params(message, None)),
-            Err(CallError::Failed(message)) => {
+            Err(ToolCallError::UnknownTool(message)) => {
+                Err(ErrorData::invalid_params(message, None))
+            }
+            Err(ToolCallError::Failed(message)) => {
                 Ok(CallToolResult::error(vec![ContentBlock::text(message)]).into())
             }
         }
     }
 
-    // The defaults of these answer with empty lists, as if the capability were declared.
+    // rmcp's defaults for these return empty lists, as if the capability were declared.
 
     async fn list_prompts(
         &self,
@@ -127,7 +129,7 @@ pub(crate) fn object(schema: Value) -> Arc<JsonObject> {
     }
 }
 
-/// Name of the client, as it called itself when it connected.
+/// Actor name in the audit log: `worker`, and the name and version that the client sent in `initialize`.
 fn name_of(context: &RequestContext<RoleServer>) -> String {
     let client = context.peer.peer_info().map(|info| {
         let Implementation { name, version, .. } = &info.client_info;

@@ -1,4 +1,4 @@
-//! Over standard input and output, as most clients start their servers.
+//! MCP over standard input and output.
 
 use assize_types::{Cancel, CancelReason};
 use rmcp::handler::server::ServerHandler;
@@ -7,43 +7,43 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 
 use crate::tools::unique_ids::UniqueIds;
 
-/// The longest message that is read: a draft is far shorter.
-const LONGEST_MESSAGE: usize = 64 << 20;
+/// Maximum size of a message in bytes; drafts are far smaller.
+const MAX_MESSAGE: usize = 64 << 20;
 
-/// How the service ended.
+/// How the MCP session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// The client is gone.
+pub enum McpSessionEnd {
+    /// The client closed the connection.
     Closed,
     Cancelled(CancelReason),
-    /// The client did not speak as it should.
+    /// The client violated the protocol, or the service failed.
     Broken(String),
 }
 
-/// Serves tools until the client has gone.
-pub async fn serve_stdio(tools: impl ServerHandler, cancel: &Cancel) -> Ended {
+/// Serves tools until the client closes the connection or `cancel` is cancelled.
+pub async fn serve_stdio(tools: impl ServerHandler, cancel: &Cancel) -> McpSessionEnd {
     let transport =
         AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
-            .with_max_line_length(LONGEST_MESSAGE);
+            .with_max_line_length(MAX_MESSAGE);
     let begun = tokio::select! {
         begun = serve_server(tools, UniqueIds::new(transport)) => begun,
-        reason = cancel.cancelled() => return Ended::Cancelled(reason),
+        reason = cancel.cancelled() => return McpSessionEnd::Cancelled(reason),
     };
     let service = match begun {
         Ok(service) => service,
-        // Somebody looked in and went away.
-        Err(ServerInitializeError::ConnectionClosed(_)) => return Ended::Closed,
-        Err(error) => return Ended::Broken(error.to_string()),
+        // The client closed the connection before `initialize`, which is not an error.
+        Err(ServerInitializeError::ConnectionClosed(_)) => return McpSessionEnd::Closed,
+        Err(error) => return McpSessionEnd::Broken(error.to_string()),
     };
     let stop = service.cancellation_token();
     tokio::select! {
         ended = service.waiting() => match ended {
-            Ok(_) => Ended::Closed,
-            Err(error) => Ended::Broken(error.to_string()),
+            Ok(_) => McpSessionEnd::Closed,
+            Err(error) => McpSessionEnd::Broken(error.to_string()),
         },
         reason = cancel.cancelled() => {
             stop.cancel();
-            Ended::Cancelled(reason)
+            McpSessionEnd::Cancelled(reason)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Transport that refuses a request whose id is in flight: two responses with one id cannot be told apart.
+//! MCP transport that rejects a request whose id is in flight: a client could not tell two responses with one id apart.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-/// Transport whose requests in flight have unique ids.
+/// Transport that ensures unique ids of the requests in flight.
 pub(crate) struct UniqueIds<T: Transport<RoleServer>> {
     inner: T,
     in_flight: InFlight,
-    /// Refusal on its way. `receive` is dropped and called again at any await, and must not lose it.
+    /// Error response being sent. It is stored here because `receive` may be dropped at any await and called again.
     refusing: Option<BoxFuture<'static, Result<(), T::Error>>>,
 }
 
-/// Ids of requests that were received and not answered yet, as fingerprints. An id that was cancelled stays: its handler may
-/// still end, and its response must not be taken for that of another request.
+/// Fingerprints of the ids of requests without a response. The id of a cancelled request stays: its handler may still
+/// respond, and that response must not be mistaken for the response to another request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight(Arc<Mutex<HashSet<Fingerprint>>>);
 
@@ -29,7 +29,7 @@ impl InFlight {
         self.0.lock()
     }
 
-    /// Sends a message, and releases the id of the request that it answers.
+    /// Sends a message; a response releases the id of its request.
     pub(crate) fn send<T: Transport<RoleServer>>(
         &self,
         transport: &mut T,
@@ -43,7 +43,7 @@ impl InFlight {
         let id = id.map(fingerprint);
         let (sending, in_flight) = (transport.send(item), self.clone());
         async move {
-            // Before the client can read the response, after which it may use the id again.
+            // Released before sending, as the client may reuse the id once it has read the response.
             if let Some(id) = id {
                 in_flight.ids().remove(&id);
             }
@@ -52,7 +52,7 @@ impl InFlight {
     }
 }
 
-/// The fingerprint of an id: that of its JSON.
+/// Fingerprint of the JSON form of an id.
 fn fingerprint(id: &RequestId) -> Fingerprint {
     Fingerprint::of(serde_json::to_string(id).unwrap_or_default())
 }
@@ -85,7 +85,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
             if self.in_flight.ids().insert(fingerprint(&request.id)) {
                 return Some(message);
             }
-            // Not through `send`, which would release the id of the request in flight.
+            // Not through `self.send`, which would release the id of the request in flight.
             self.refusing = Some(Box::pin(self.inner.send(refusal(&request.id))));
         }
     }
@@ -95,9 +95,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for UniqueIds<T> {
     }
 }
 
-/// Response to a request whose id is in flight.
+/// Error response to a request whose id is in flight.
 fn refusal(id: &RequestId) -> TxJsonRpcMessage<RoleServer> {
-    let message = "a request with this id is in flight, or was cancelled; give every request of a session an id of \
-                   its own";
+    let message = "a request with this id is in flight, or was cancelled; give every request of a session a unique id";
     JsonRpcMessage::error(ErrorData::invalid_request(message, None), Some(id.clone()))
 }

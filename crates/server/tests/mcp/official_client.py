@@ -1,5 +1,7 @@
-"""A client that we did not write drives the whole cycle, over standard input and output and over HTTP: initialise,
-list, request, write, read, submit, rejected, again, accepted; and has code run. It checks every answer against the schema that the tool promises.
+"""Tests the MCP servers with the official Python client, over stdio and over HTTP.
+
+Goes through the whole draft cycle (initialize, list, request, write, read, submit, rejected, resubmit, accepted) and runs
+code. The client checks every result against the tool's output schema.
 
     python official_client.py PATH_OF_ASSIZE
 """
@@ -53,9 +55,9 @@ async def cycle(session, folder):
         assert result.is_error, result
         return result.content[0].text
 
-    hello = await session.initialize()
-    assert hello.server_info.name == "assize", hello
-    assert "drafts" in hello.instructions, hello
+    initialized = await session.initialize()
+    assert initialized.server_info.name == "assize", initialized
+    assert "drafts" in initialized.instructions, initialized
 
     listed = await session.list_tools()
     names = [tool.name for tool in listed.tools]
@@ -66,11 +68,11 @@ async def cycle(session, folder):
         "ollama_submit_draft",
     ], names
 
-    asked = await call("ollama_request_draft", source_path=FILE, task_id=TASK)
-    draft = asked["draft_path"]
-    assert draft == f"_handoff/drafts/watchdog.py.{TASK}.draft", asked
-    assert asked["original_hash"] == sha256(BEFORE), asked
-    assert asked["line_count"] == 11, asked
+    requested = await call("ollama_request_draft", source_path=FILE, task_id=TASK)
+    draft = requested["draft_path"]
+    assert draft == f"_handoff/drafts/watchdog.py.{TASK}.draft", requested
+    assert requested["original_hash"] == sha256(BEFORE), requested
+    assert requested["line_count"] == 11, requested
 
     written = await call("ollama_write_draft", draft_path=draft, content=BAD)
     assert written["success"] is True and written["new_hash"] == sha256(BAD), written
@@ -93,8 +95,8 @@ async def cycle(session, folder):
     assert (folder / FILE).read_text() == GOOD
     assert not (folder / draft).exists()
 
-    assert "leads elsewhere" in await refused("ollama_request_draft", source_path="../x", task_id=TASK)
-    assert "no task id" in await refused("ollama_request_draft", source_path="a", task_id="a/b")
+    assert "contains `..`" in await refused("ollama_request_draft", source_path="../x", task_id=TASK)
+    assert "invalid task id" in await refused("ollama_request_draft", source_path="a", task_id="a/b")
     return len(names)
 
 
@@ -105,7 +107,7 @@ def project(home, name):
     return folder
 
 
-# A picture of one dot.
+# PNG of one pixel.
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
@@ -118,7 +120,7 @@ async def code(session):
     ran = await session.call_tool("run_code", {"code": "print(6 * 7)"})
     assert ran.structured_content["stdout"] == "42\n", ran
     assert ran.structured_content["success"] is True, ran
-    # What it leaves comes back: a picture as an image, a text as a resource, and nothing beyond the bounds.
+    # Left files are returned: an image as image content, text as a resource, and a file above the limit not at all.
     leaves = (
         "import base64\n"
         f"open('dot.png', 'wb').write(base64.b64decode('{PNG}'))\n"
@@ -173,12 +175,12 @@ async def main(assize):
         tools = await over_stdio(assize, environment, arguments, lambda session: cycle(session, folder))
         await over_stdio(assize, environment, ["--tools", "code"], code)
         folder = project(home, "served")
-        with serving(assize, home, "--root", f"served={folder}") as said:
-            token = pathlib.Path(said["token_file"]).read_text().strip()
-            await over_http(said["address"], token, "drafts/served", lambda session: cycle(session, folder))
-            await over_http(said["address"], token, "code", code)
-    print(f"the official client: {tools} tools, rejected once, accepted, every answer as promised;")
-    print("and code run: all of it over standard input and output, and over HTTP")
+        with serving(assize, home, "--root", f"served={folder}") as server:
+            token = pathlib.Path(server["token_file"]).read_text().strip()
+            await over_http(server["address"], token, "drafts/served", lambda session: cycle(session, folder))
+            await over_http(server["address"], token, "code", code)
+    print(f"official MCP client: {tools} draft tools (one rejection, one acceptance) and run_code passed")
+    print("over stdio and over HTTP; every result matched its schema")
 
 
 asyncio.run(main(os.path.abspath(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Starts `assize serve` for the tests that drive it with clients of others."""
+"""Starts `assize serve` for tests with third-party clients."""
 
 import contextlib
 import json
@@ -8,17 +8,17 @@ import subprocess
 
 @contextlib.contextmanager
 def serving(assize, home, *arguments):
-    """A server on a free port; gives what it printed: `address`, `token_file`."""
+    """Runs a server on a free port; yields the JSON it printed, with `address` and `token_file`."""
     command = [assize, "serve", "--json", "--listen", "127.0.0.1:0", *arguments]
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
     server = subprocess.Popen(command, env=environment, cwd=home, stdout=subprocess.PIPE, text=True)
     try:
-        said = ""
-        while not said.endswith("}\n"):
+        output = ""
+        while not output.endswith("}\n"):
             line = server.stdout.readline()
-            assert line, "the server ended: " + said
-            said += line
-        yield json.loads(said)
+            assert line, "the server ended: " + output
+            output += line
+        yield json.loads(output)
         assert server.poll() is None, f"the server ended with {server.returncode}"
     finally:
         server.kill()

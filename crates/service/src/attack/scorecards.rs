@@ -1,4 +1,4 @@
-//! Results of the last attack on each kind of sandbox, kept in the user's state folder.
+//! Results of the last attack on each kind of sandbox, stored in the user's state folder.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,52 +10,52 @@ use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An attack with all probes on one kind of sandbox.
+/// Result of an attack with all probes on one kind of sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scorecard {
     pub isolation: String,
-    /// Of the program that attacked.
+    /// Version of assize that made the attack.
     pub version: String,
-    /// Milliseconds since 1970.
+    /// Time of the attack, in milliseconds since 1970.
     pub at: u64,
+    /// Duration of the attack.
     pub seconds: f64,
-    pub groups: Vec<Counted>,
-    /// Whatever got out.
-    pub escaped: Vec<Escaped>,
+    pub groups: Vec<ProbeGroupCounts>,
+    /// Probes that escaped from the sandbox.
+    pub escaped: Vec<EscapedProbe>,
 }
 
-/// The probes of one group, by how they ended.
+/// Number of probes in one group, by outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "AttackGroup")]
-pub struct Counted {
+pub struct ProbeGroupCounts {
     pub title: String,
     pub blocked: usize,
     pub escaped: usize,
     pub not_applicable: usize,
-    /// Which say nothing, as the trial itself failed.
+    /// Probes without a result, because the test itself failed.
     pub broke: usize,
 }
 
-/// A probe that got out.
+/// A probe that escaped from the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "EscapedProbe")]
-pub struct Escaped {
+pub struct EscapedProbe {
     pub name: String,
     pub what: String,
     pub detail: String,
 }
 
-impl From<&assize_attack::Scorecard> for Scorecard {
-    fn from(card: &assize_attack::Scorecard) -> Scorecard {
+impl From<&assize_attack::AttackScorecard> for Scorecard {
+    fn from(card: &assize_attack::AttackScorecard) -> Scorecard {
         let groups = card.by_group();
-        let groups = groups.iter().map(|(group, count)| Counted {
+        let groups = groups.iter().map(|(group, count)| ProbeGroupCounts {
             title: group.title().to_owned(),
             blocked: count.blocked,
             escaped: count.escaped,
             not_applicable: count.not_applicable,
             broke: count.broke,
         });
-        let escaped = card.with(assize_attack::Outcome::Escaped).map(|one| Escaped {
+        let escaped = card.with(assize_attack::ProbeOutcome::Escaped).map(|one| EscapedProbe {
             name: one.name.clone(),
             what: one.what.clone(),
             detail: one.detail.clone(),
@@ -78,12 +78,12 @@ fn path(around: &Environment) -> PathBuf {
     around.state_folder.join("attacks.json")
 }
 
-/// The last of each kind of sandbox.
+/// Reads the last scorecard of each kind of sandbox.
 pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     let path = path(around);
     let failed = |why: String| {
-        let message = format!("the last attacks cannot be read from `{}`: {why}", path.display());
-        Failure::new(FailureKind::Environment, message).hint("remove the file, and attack again")
+        let message = format!("cannot read the last attacks from `{}`: {why}", path.display());
+        Failure::new(FailureKind::Environment, message).hint("remove the file and attack again")
     };
     match std::fs::read(&path) {
         Ok(bytes) => {
@@ -96,10 +96,10 @@ pub fn kept(around: &Environment) -> Result<Vec<Scorecard>, Failure> {
     }
 }
 
-/// Keeps one, in place of the last of its kind.
+/// Stores a scorecard, and replaces the last one for the same kind of sandbox.
 pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
     let path = path(around);
-    // What cannot be read is of no use to anybody.
+    // A damaged file is overwritten.
     let cards = kept(around).unwrap_or_default();
     let mut cards: Cards = cards.into_iter().map(|card| (card.isolation.clone(), card)).collect();
     cards.insert(card.isolation.clone(), card);
@@ -111,7 +111,7 @@ pub fn keep(around: &Environment, card: Scorecard) -> Result<(), Failure> {
         Ok(())
     };
     write().map_err(|error: io::Error| {
-        let message = format!("what was found cannot be kept in `{}`: {error}", path.display());
+        let message = format!("cannot store the scorecard in `{}`: {error}", path.display());
         Failure::new(FailureKind::Environment, message)
     })
 }
@@ -121,8 +121,13 @@ mod tests {
     use super::*;
 
     fn card(isolation: &str, blocked: usize) -> Scorecard {
-        let group =
-            Counted { title: "Files".to_owned(), blocked, escaped: 0, not_applicable: 0, broke: 0 };
+        let group = ProbeGroupCounts {
+            title: "Files".to_owned(),
+            blocked,
+            escaped: 0,
+            not_applicable: 0,
+            broke: 0,
+        };
         Scorecard {
             isolation: isolation.to_owned(),
             version: "1".to_owned(),
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_each_kind_is_kept() {
+    fn last_scorecard_of_each_isolation_is_stored() {
         let folder = tempfile::tempdir().unwrap();
         let around = Environment::in_folder(folder.path(), BTreeMap::new());
         assert_eq!(kept(&around).unwrap(), []);
@@ -142,7 +147,7 @@ mod tests {
             keep(&around, card).unwrap();
         }
         assert_eq!(kept(&around).unwrap(), [card("docker", 2), card("jail", 3)]);
-        // What is damaged is said, and is in nobody's way.
+        // A damaged file is reported when read, and overwritten by the next scorecard.
         std::fs::write(path(&around), "{").unwrap();
         assert!(kept(&around).unwrap_err().message().contains("attacks.json"));
         keep(&around, card("jail", 4)).unwrap();

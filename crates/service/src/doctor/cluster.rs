@@ -1,23 +1,24 @@
-//! Whether the cluster of the settings answers, and how many workers it has.
+//! Checks whether the configured cluster replies, and counts its workers.
 
 use std::time::Instant;
 
-use assize_cluster::{Member, Node, NodeRole, VERSION, options};
+use assize_cluster::{ClusterClient, ClusterNode, NodeRole, VERSION, options};
 use assize_config::{Environment, SettingKey, Settings};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PATIENCE;
+use super::PROBE_TIMEOUT;
 
-/// State of the cluster that the settings name.
+/// State of the configured cluster.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ClusterReport {
     pub servers: String,
     pub state: ClusterReportState,
     pub detail: Option<String>,
-    /// Workers that take jobs, and their sandboxes in total.
+    /// Number of workers that take jobs.
     pub workers: Option<usize>,
+    /// Total number of sandboxes of these workers.
     pub slots: Option<u32>,
     #[serde(skip)]
     failure: Option<Failure>,
@@ -50,16 +51,16 @@ impl ClusterReport {
             return Some(report);
         }
         let start = Instant::now();
-        let asked = async {
-            let (member, _) = Member::join(config, around, Some(PATIENCE)).await?;
+        let probe = async {
+            let (member, _) = ClusterClient::join(config, around, Some(PROBE_TIMEOUT)).await?;
             let took = start.elapsed();
             Ok::<_, Failure>((took, member.cluster.who().await?))
         };
-        Some(match asked.await {
+        Some(match probe.await {
             Err(failure) => report.failed(failure),
             Ok((took, nodes)) => {
                 let takes_jobs =
-                    |node: &&Node| node.role == NodeRole::Worker && node.speaks == VERSION;
+                    |node: &&ClusterNode| node.role == NodeRole::Worker && node.speaks == VERSION;
                 let workers = nodes.iter().filter(takes_jobs);
                 ClusterReport {
                     state: ClusterReportState::Answers,
@@ -86,14 +87,14 @@ impl ClusterReport {
         }
     }
 
-    /// It is in use, so it has to work.
+    /// Fails if the cluster cannot be reached or has no workers, because it is configured for use.
     pub(super) fn complain(&self) -> Result<(), Failure> {
         match (&self.failure, self.workers) {
             (Some(failure), _) => Err(failure.clone()),
             (None, Some(0)) => {
-                let message = format!("nobody works for the cluster at {}", self.servers);
+                let message = format!("the cluster at {} has no workers", self.servers);
                 Err(Failure::new(FailureKind::Environment, message)
-                    .hint("start a worker there: `assize worker --cluster …`"))
+                    .hint("start a worker: `assize worker --cluster …`"))
             }
             (None, _) => Ok(()),
         }

@@ -1,5 +1,5 @@
-//! What this machine offers, and why not the rest: one report, which `--json` prints, the API answers and the command
-//! line shows as text.
+//! Checks which providers, sandboxes and cluster this machine can use. `assize doctor` prints the report as text or with
+//! `--json`, and the API returns it.
 
 mod cluster;
 mod sandboxes;
@@ -7,7 +7,7 @@ mod sandboxes;
 use std::time::{Duration, Instant};
 
 use assize_config::{Price, Provider, REHEARSAL, Settings};
-use assize_gateway::choice::{self, Choice, ORDER};
+use assize_gateway::choice::{self, ORDER, ProviderChoice};
 use assize_gateway::{Endpoint, HttpClient, ModelFacts, PRICES_AS_OF, probe};
 use assize_types::{Failure, FailureKind};
 use schemars::JsonSchema;
@@ -18,8 +18,8 @@ use crate::Services;
 pub use cluster::{ClusterReport, ClusterReportState};
 pub use sandboxes::{BackendReport, SandboxesReport};
 
-/// A server that takes longer to answer counts as unreachable.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// Timeout of a check. A server that takes longer to reply counts as unreachable.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Report on the providers, sandboxes and the cluster of this machine.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -28,16 +28,18 @@ pub struct DoctorReport {
     pub os: &'static str,
     pub arch: &'static str,
     pub providers: Vec<ProviderReport>,
-    /// The provider that is asked, or `rehearsal`.
+    /// Name of the provider in use, or `rehearsal`.
     pub used: &'static str,
+    /// Why this provider is used.
     pub why: String,
     /// The model in use; none for the rehearsal model.
     #[serde(skip)]
     pub model: Option<ModelInUse>,
-    /// Order in which providers are looked for.
+    /// Order in which providers are tried if none is configured.
     pub order: [&'static str; 5],
+    /// Date of the built-in price table.
     pub prices_as_of: &'static str,
-    /// Settings of a project that is not trusted.
+    /// Settings of an untrusted project.
     pub withheld: Vec<WithheldSetting>,
     pub sandboxes: SandboxesReport,
     /// Null if no cluster is configured.
@@ -50,7 +52,7 @@ pub struct ProviderReport {
     pub provider: &'static str,
     pub model: String,
     pub base_url: String,
-    /// Whether that is the provider's own address.
+    /// Whether `base_url` is the provider's own address.
     #[serde(skip)]
     pub is_official: bool,
     pub key: Option<MaskedKey>,
@@ -60,7 +62,7 @@ pub struct ProviderReport {
     pub detail: Option<String>,
 }
 
-/// API key without its secret part, and the source of it.
+/// Masked API key, and where it was found.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MaskedKey {
     pub masked: String,
@@ -76,19 +78,19 @@ pub enum ProviderState {
     NotTried,
 }
 
-/// The model that answers, with what is known of it.
+/// The model in use, with its properties.
 #[derive(Debug)]
 pub struct ModelInUse {
     pub name: String,
     pub context_window: u64,
     pub price: Option<Price>,
-    /// Whether the user's own server answers.
+    /// Whether the model runs on the user's own server.
     pub is_local: bool,
-    /// Calls at once.
+    /// Maximum number of concurrent calls.
     pub concurrency: usize,
 }
 
-/// Setting that is ignored or stops commands, because its folder is not trusted.
+/// Setting that is ignored, or that makes commands fail, because its folder is not trusted.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WithheldSetting {
     pub key: String,
@@ -97,34 +99,35 @@ pub struct WithheldSetting {
     pub why: &'static str,
 }
 
-/// The provider and model of a run that is started now.
+/// Provider and model that a new run would use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InUse {
-    /// A provider, or `rehearsal`.
+pub struct ModelChoice {
+    /// Name of a provider, or `rehearsal`.
     pub provider: &'static str,
     pub model: Option<String>,
+    /// Why this provider is used.
     pub why: String,
 }
 
-/// Looks at what is used, and at nothing else.
-pub async fn in_use(config: &Settings) -> Result<InUse, Failure> {
+/// Chooses provider and model without checking anything else.
+pub async fn in_use(config: &Settings) -> Result<ModelChoice, Failure> {
     Ok(match choice::choose(config).await? {
-        Choice::Rehearsal { why } => InUse { provider: REHEARSAL, model: None, why },
-        Choice::Provider { provider, why } => {
+        ProviderChoice::Rehearsal { why } => ModelChoice { provider: REHEARSAL, model: None, why },
+        ProviderChoice::Provider { provider, why } => {
             let own = || choice::endpoint(config, provider).model;
             let model = (*config.general.model).clone().unwrap_or_else(own);
-            InUse { provider: provider.name(), model: Some(model), why }
+            ModelChoice { provider: provider.name(), model: Some(model), why }
         }
     })
 }
 
-/// Whether the user's own server answers for a provider.
+/// Whether a provider is configured to the user's own server.
 pub fn is_local(config: &Settings, provider: Provider) -> bool {
     choice::endpoint(config, provider).is_local_server()
 }
 
 impl Services {
-    /// Looks at everything; nothing remote is tried if `offline`.
+    /// Checks providers, sandboxes and cluster. With `offline`, sends no network requests.
     pub async fn examine(&self, offline: bool) -> Result<DoctorReport, Failure> {
         let config = &*self.settings;
         let client = HttpClient::new();
@@ -142,8 +145,8 @@ impl Services {
         let providers: Vec<ProviderReport> =
             providers.into_iter().map(|(_, report)| report).collect();
         let (used, why, model) = match chosen(config, &providers, offline) {
-            Choice::Rehearsal { why } => (REHEARSAL, why, None),
-            Choice::Provider { provider, why } => {
+            ProviderChoice::Rehearsal { why } => (REHEARSAL, why, None),
+            ProviderChoice::Provider { provider, why } => {
                 let (endpoint, limits) =
                     choice::endpoint_in_use(config, &client, provider, offline).await;
                 let facts = ModelFacts::of(&endpoint);
@@ -180,22 +183,22 @@ impl Services {
     }
 }
 
-/// The same choice as for a call, by what has been found out already.
-fn chosen(config: &Settings, providers: &[ProviderReport], offline: bool) -> Choice {
+/// Makes the same choice as for a call, from the checks already made.
+fn chosen(config: &Settings, providers: &[ProviderReport], offline: bool) -> ProviderChoice {
     if let Some(choice) = choice::from_settings(config) {
         return choice;
     }
     let ollama = providers.iter().find(|report| report.provider == Provider::Ollama.name());
     if ollama.is_some_and(|report| report.state == ProviderState::Answers) {
-        let why = "no key is at hand, and it answers".to_owned();
-        return Choice::Provider { provider: Provider::Ollama, why };
+        let why = "no API key found, and Ollama answers".to_owned();
+        return ProviderChoice::Provider { provider: Provider::Ollama, why };
     }
     let why = if offline {
-        "no key is at hand, and Ollama was not looked for"
+        "no API key found, and Ollama was not checked"
     } else {
-        "no key is at hand, and no Ollama answers"
+        "no API key found, and no Ollama answers"
     };
-    Choice::Rehearsal { why: why.to_owned() }
+    ProviderChoice::Rehearsal { why: why.to_owned() }
 }
 
 impl ProviderReport {
@@ -211,7 +214,7 @@ impl ProviderReport {
         } else if offline {
             (ProviderState::NotTried, None)
         } else {
-            match probe(client, &endpoint, PATIENCE).await {
+            match probe(client, &endpoint, PROBE_TIMEOUT).await {
                 Ok(()) => {
                     let took = start.elapsed().as_millis();
                     (ProviderState::Answers, Some(format!("{took} ms")))
@@ -234,7 +237,7 @@ impl ProviderReport {
 }
 
 impl DoctorReport {
-    /// Fails if what is used does not work. What is not used may fail.
+    /// Fails if the provider, sandbox or cluster in use does not work. Those not in use may fail.
     pub fn complain(&self, config: &Settings) -> Result<(), Failure> {
         config.refuse_withheld()?;
         self.sandboxes.complain(config)?;
@@ -246,11 +249,11 @@ impl DoctorReport {
         match state {
             ProviderState::Fails => {
                 let why = detail.as_deref().unwrap_or_default();
-                let message = format!("{provider} is used, and fails: {why}");
+                let message = format!("the provider in use, {provider}, fails: {why}");
                 Err(Failure::new(FailureKind::Environment, message))
             }
             ProviderState::NoKey => {
-                let message = format!("{provider} is used, and has no key");
+                let message = format!("the provider in use, {provider}, has no API key");
                 let hint = format!("set `{key_source}`");
                 Err(Failure::new(FailureKind::Settings, message).hint(hint))
             }

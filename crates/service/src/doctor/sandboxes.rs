@@ -1,29 +1,31 @@
-//! Which sandboxes can be made here, and how each limit is enforced.
+//! Checks which sandbox backends work on this machine, and how each limit is enforced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_config::{Isolation, Settings, Wanted};
-use assize_sandbox::choice::Chosen;
-use assize_sandbox::{Enforcement, Language, SandboxError, Sandboxes, Spec};
+use assize_config::{Isolation, RequestedIsolation, Settings};
+use assize_sandbox::choice::SelectedBackend;
+use assize_sandbox::{Enforcement, Language, SandboxError, SandboxFactory, SandboxSpec};
 use assize_types::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// State of every sandbox backend, and which one is used.
+/// State of every sandbox backend, and which backend is used.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SandboxesReport {
     pub backends: Vec<BackendReport>,
-    /// Paths by language; null where no interpreter is found.
+    /// Paths of interpreters by language; null if none was found.
     pub interpreters: BTreeMap<&'static str, Option<String>>,
-    /// Why no interpreter is found, by language.
+    /// Why no interpreter was found, by language.
     #[serde(skip)]
     pub missing_interpreters: BTreeMap<&'static str, String>,
     /// Backend for code.
     pub used: Option<Isolation>,
+    /// Why this backend is used for code, or why none can be.
     pub why: String,
     /// Backend for debates.
     pub used_for_debates: Option<Isolation>,
+    /// Why this backend is used for debates, or why none can be.
     pub why_for_debates: String,
 }
 
@@ -32,10 +34,11 @@ pub struct SandboxesReport {
 pub struct BackendReport {
     pub isolation: Isolation,
     pub available: bool,
+    /// Time to create one sandbox.
     pub made_in_ms: Option<f64>,
     pub why_not: Option<String>,
     pub hint: Option<String>,
-    /// How it is run, where that makes a difference.
+    /// How the backend runs sandboxes, if it has several ways.
     pub how: Option<String>,
     /// How each limit is enforced.
     pub enforcement: Option<Enforcement>,
@@ -44,8 +47,8 @@ pub struct BackendReport {
 }
 
 impl SandboxesReport {
-    /// Makes one sandbox of each kind: nothing less shows that it can be done.
-    pub(super) async fn new(sandboxes: &Sandboxes) -> SandboxesReport {
+    /// Creates one sandbox with each backend, because only that shows whether the backend works.
+    pub(super) async fn new(sandboxes: &SandboxFactory) -> SandboxesReport {
         let (mut interpreters, mut missing_interpreters) = (BTreeMap::new(), BTreeMap::new());
         for language in Language::ALL {
             let found = sandboxes.interpreter(language).map_err(|why| {
@@ -58,13 +61,14 @@ impl SandboxesReport {
         for isolation in Isolation::ALL {
             backends.push(BackendReport::new(isolation, sandboxes).await);
         }
-        let told = |chosen: Result<Chosen, Failure>| match chosen {
+        let explained = |chosen: Result<SelectedBackend, Failure>| match chosen {
             Ok(chosen) => (Some(chosen.backend.isolation()), chosen.why),
             Err(failure) => (None, failure.render()),
         };
-        let (used, why) = told(sandboxes.choose(&[]).await);
-        let spec = Spec { limits: sandboxes.limits_of_debates(), ..Spec::default() };
-        let (used_for_debates, why_for_debates) = told(sandboxes.choose_for_debates(&spec).await);
+        let (used, why) = explained(sandboxes.choose(&[]).await);
+        let spec = SandboxSpec { limits: sandboxes.limits_of_debates(), ..SandboxSpec::default() };
+        let (used_for_debates, why_for_debates) =
+            explained(sandboxes.choose_for_debates(&spec).await);
         SandboxesReport {
             backends,
             interpreters,
@@ -76,11 +80,11 @@ impl SandboxesReport {
         }
     }
 
-    /// A sandbox that was asked for by name and cannot be made is a failure.
+    /// Fails if the settings name a backend that cannot create sandboxes.
     pub(super) fn complain(&self, config: &Settings) -> Result<(), Failure> {
-        let asked = *config.sandbox.isolation != Wanted::Auto;
+        let is_named = *config.sandbox.isolation != RequestedIsolation::Auto;
         let used = self.backends.iter().find(|report| Some(report.isolation) == self.used);
-        match used.and_then(|report| report.error.clone()).filter(|_| asked) {
+        match used.and_then(|report| report.error.clone()).filter(|_| is_named) {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
@@ -88,18 +92,18 @@ impl SandboxesReport {
 }
 
 impl BackendReport {
-    async fn new(isolation: Isolation, sandboxes: &Sandboxes) -> BackendReport {
+    async fn new(isolation: Isolation, sandboxes: &SandboxFactory) -> BackendReport {
         let (mut how, mut enforcement) = (None, None);
         let tried = match sandboxes.backend(isolation) {
             Ok(backend) => {
                 how = backend.settle().await.unwrap_or_default();
-                let attempt = || sandboxes.attempt(Arc::clone(&backend), Spec::default());
+                let attempt = || sandboxes.attempt(Arc::clone(&backend), SandboxSpec::default());
                 let mut tried = attempt().await;
                 if how.is_some() && tried.is_ok() {
-                    // What is made once is not counted.
+                    // Measure the second attempt: the first may include one-time preparation.
                     tried = attempt().await;
                 }
-                // Some of it is known only once one was made.
+                // Some backends know how they enforce limits only after creating a sandbox.
                 enforcement = Some(backend.enforcement());
                 tried
             }
@@ -118,7 +122,7 @@ impl BackendReport {
         }
     }
 
-    /// Each limit, and how it is enforced.
+    /// Name of each limit, and how it is enforced.
     pub fn limits(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.enforcement.iter().flat_map(|by| {
             [

@@ -1,8 +1,8 @@
-//! Files of this machine that are copied into a sandbox.
+//! Copies files of this machine into a sandbox.
 //!
-//! Something else may change them meanwhile: a file may become a pipe, a device, a link or much larger between two looks.
-//! So each is opened once, without waiting, and all that is asked about it is asked about what was opened. A relative path
-//! below the current folder leads nowhere else: a repository could have planted a link to a secret.
+//! Another process may change a file meanwhile: it may become a pipe, a device, a symlink or much larger. So each file
+//! is opened once, without blocking, and all checks use the open file descriptor. A relative path below the current
+//! folder must not lead outside it, because a repository could have planted a symlink to a secret.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,14 +15,14 @@ use assize_types::{Failure, FailureKind};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// How files are opened: opening a pipe without a writer does not block.
+/// Flags for opening files. Opening a pipe without a writer does not block.
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// How often an open is repeated that met a folder on the move.
-const MOST_TRIES: usize = 100;
+/// Maximum number of attempts to open a file while its folders are being renamed.
+const MAX_ATTEMPTS: usize = 100;
 
-/// The part of a relative path that is below the current folder, by its words alone; `None` if it leads elsewhere.
+/// The part of a relative path below the current folder; `None` if the path leads elsewhere. Symlinks are not resolved.
 pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBuf> {
     if path.is_absolute() {
         return None;
@@ -43,25 +43,24 @@ pub(super) fn below_current_folder(path: &Path, current: &Path) -> Option<PathBu
     resolved.starts_with(current).then_some(below)
 }
 
-/// Opens what a user named. Below the current folder no link leads out of it.
+/// Opens a path that the user named. A path below the current folder must not lead outside it through symlinks.
 fn open(path: &Path, environment: &Environment) -> Result<OwnedFd, Failure> {
     let opened = match below_current_folder(path, &environment.working_folder) {
         Some(below) => open_beneath(CWD, &below),
         None => rustix::fs::open(path, OPEN, Mode::empty()),
     };
     opened.map_err(|error| match error {
-        Errno::XDEV => refused(path, "a symlink leads out of the current folder".to_owned()).hint(
-            "name the absolute path of the file that is meant, if it may go into the sandbox",
-        ),
+        Errno::XDEV => refused(path, "a symlink leads out of the current folder".to_owned())
+            .hint("to copy that file into the sandbox, use its absolute path"),
         error => refused(path, std::io::Error::from(error).to_string()),
     })
 }
 
-/// Opens what is below a folder, through no link that leads out of it.
+/// Opens a path below a folder, following no symlink that leads out of the folder.
 fn open_beneath(folder: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut opened = Err(Errno::AGAIN);
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         opened = rustix::fs::openat2(folder.as_fd(), path, OPEN, Mode::empty(), beneath);
         if opened.as_ref().err() != Some(&Errno::AGAIN) {
             break;
@@ -71,7 +70,7 @@ fn open_beneath(folder: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 fn refused(path: &Path, why: String) -> Failure {
-    Failure::new(FailureKind::Usage, format!("cannot give `{}`: {why}", path.display()))
+    Failure::new(FailureKind::Usage, format!("cannot copy `{}`: {why}", path.display()))
 }
 
 /// Opens a file that a user named, for reading; `None` if it is not a regular file.
@@ -80,16 +79,16 @@ pub fn open_regular(path: &Path) -> std::io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// Reads a file to be given to a sandbox, of at most so many bytes.
-pub fn read(path: &Path, most: u64, environment: &Environment) -> Result<Vec<u8>, Failure> {
-    read_opened(path, open(path, environment)?, most)
+/// Reads a file to be copied into a sandbox, of at most `max` bytes.
+pub fn read(path: &Path, max: u64, environment: &Environment) -> Result<Vec<u8>, Failure> {
+    read_opened(path, open(path, environment)?, max)
 }
 
-/// Reads what was opened, if it is a regular file of at most so many bytes.
-fn read_opened(path: &Path, opened: OwnedFd, most: u64) -> Result<Vec<u8>, Failure> {
+/// Reads an open file, which must be a regular file of at most `max` bytes.
+fn read_opened(path: &Path, opened: OwnedFd, max: u64) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| refused(path, error.to_string());
     let too_large = |size: String| {
-        let why = format!("it has {size} bytes, and the sandbox has room for {most}");
+        let why = format!("it has {size} bytes, but the sandbox has space for {max}");
         refused(path, why).hint("allow more with `--disk`")
     };
     let file = File::from(opened);
@@ -97,39 +96,40 @@ fn read_opened(path: &Path, opened: OwnedFd, most: u64) -> Result<Vec<u8>, Failu
     if !metadata.is_file() {
         return Err(refused(path, "it is not a regular file".to_owned()));
     }
-    if metadata.len() > most {
+    if metadata.len() > max {
         return Err(too_large(metadata.len().to_string()));
     }
     let mut bytes = Vec::new();
-    // It may grow while it is read.
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Err(too_large(format!("more than {most}")));
+    // The file may grow while it is read.
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > max {
+        return Err(too_large(format!("more than {max}")));
     }
     Ok(bytes)
 }
 
-/// What was put into a sandbox.
+/// Result of copying files into a sandbox.
 #[derive(Debug, Default)]
-pub struct Put {
+pub struct CopiedIn {
+    /// Number of copied files.
     pub files: usize,
-    /// What was left out, and why.
+    /// Messages about files that were not copied, and why.
     pub left: Vec<String>,
 }
 
-/// Puts a folder of this machine, or a file, into the sandbox. Links in the folder that lead out of it, to folders or
-/// nowhere are left out.
+/// Copies a file or a folder of this machine into the sandbox. Symlinks in the folder that are broken, or lead to
+/// folders or outside the folder, are not copied.
 pub async fn put(
     sandbox: &Sandbox,
     from: &Path,
     to: &str,
     environment: &Environment,
-) -> Result<Put, Failure> {
-    let (mut put, mut room) = (Put::default(), sandbox.spec().limits.disk);
+) -> Result<CopiedIn, Failure> {
+    let (mut put, mut space) = (CopiedIn::default(), sandbox.spec().limits.disk);
     let root = open(from, environment)?;
     if !is_folder(&root) {
-        sandbox.write(to, &read_opened(from, root, room)?).await?;
-        return Ok(Put { files: 1, ..put });
+        sandbox.write(to, &read_opened(from, root, space)?).await?;
+        return Ok(CopiedIn { files: 1, ..put });
     }
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
@@ -152,8 +152,8 @@ pub async fn put(
                 true if is_link => put.left.push(leave("it is a symlink to a folder")),
                 true => folders.push(below),
                 false => {
-                    let bytes = read_opened(&shown, opened, room)?;
-                    room = room.saturating_sub(bytes.len() as u64);
+                    let bytes = read_opened(&shown, opened, space)?;
+                    space = space.saturating_sub(bytes.len() as u64);
                     sandbox.write(&format!("{to}/{}", below.display()), &bytes).await?;
                     put.files += 1;
                 }
@@ -167,7 +167,7 @@ fn is_folder(opened: &OwnedFd) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// The names in a folder below another, each with whether it is a link.
+/// Names in a folder below `root`, each with whether it is a symlink.
 fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, bool)>, Failure> {
     let shown = from.join(folder);
     let failed = |why: String| {
@@ -180,7 +180,8 @@ fn names_in(root: &OwnedFd, from: &Path, folder: &Path) -> Result<Vec<(String, b
     for entry in rustix::fs::Dir::new(opened).map_err(errno)? {
         let entry = entry.map_err(errno)?;
         let name = entry.file_name().to_str();
-        let name = name.map_err(|_| failed("it has a name that is not text".to_owned()))?;
+        let name =
+            name.map_err(|_| failed("it contains a file name that is not UTF-8".to_owned()))?;
         if name != "." && name != ".." {
             names.push((name.to_owned(), entry.file_type() == FileType::Symlink));
         }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn current_folder_is_recognised_in_relative_paths_alone() {
+    fn only_relative_paths_count_as_below_the_current_folder() {
         let current = std::env::current_dir().unwrap();
         let name = current.file_name().unwrap().to_str().unwrap();
         for (inside, below) in [
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Ends the swapping, also when an assertion fails.
+    /// Drop guard that ends the swapping, also when an assertion fails.
     struct Stop<'a>(&'a AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Swaps a path with one after another of these while it is read, until many reads have succeeded and many failed.
+    /// Swaps a path with each of `with` in turn while it is read, until 5000 reads have succeeded and 5000 have failed.
     fn while_swapping(path: &Path, with: &[PathBuf], mut reads: impl FnMut() -> bool) {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn swapped_file_is_read_within_its_limit_or_refused() {
+    fn file_swapped_while_read_is_read_within_its_limit_or_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("data"), "data").unwrap();
@@ -253,7 +254,7 @@ mod tests {
         rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at("endless")).unwrap();
         let environment = Environment::in_folder(folder.path(), Default::default());
-        // A path that takes long to resolve: most swaps come between two looks at it.
+        // A path that takes long to resolve, so that many swaps happen during one read.
         let slow = at(&format!("{}data", "./".repeat(1500)));
         while_swapping(&at("data"), &["large", "pipe", "endless"].map(at), || {
             match read(&slow, 16, &environment) {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn swapped_folder_leads_nowhere_else() {
+    fn folder_swapped_with_a_symlink_does_not_lead_outside() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for (path, text) in [("repo/in/file", "mine"), ("outside/file", "SECRET")] {

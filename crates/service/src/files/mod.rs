@@ -1,7 +1,8 @@
-//! Files between this machine and its sandboxes: hostile names, links and swaps on both sides.
+//! Copies files between this machine and its sandboxes, safe against hostile names, symlinks and files swapped during
+//! the copy.
 
 mod from_host;
 mod to_host;
 
-pub use from_host::{Put, open_regular, put, read};
-pub use to_host::{Taken, check_folder, keep, take, write};
+pub use from_host::{CopiedIn, open_regular, put, read};
+pub use to_host::{CopiedOut, check_folder, keep, take, write};

@@ -1,4 +1,4 @@
-//! Files that are copied out of a sandbox, into folders of this machine.
+//! Copies files out of a sandbox, into folders of this machine.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -7,54 +7,58 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use assize_config::Environment;
-use assize_sandbox::{Harvest, Sandbox};
+use assize_sandbox::{CollectedFiles, Sandbox};
 use assize_types::{Failure, FailureKind};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::from_host::below_current_folder;
 
-/// What was taken out, and what was left and why.
+/// Result of copying files out of a sandbox.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct CopiedOut {
+    /// Copied files with their sizes.
     pub files: Vec<(String, u64)>,
+    /// Messages about files that were not copied, and why.
     pub left: Vec<String>,
-    /// Those of them whose names are taken here.
+    /// Files that were not copied because the name exists already.
     pub in_the_way: Vec<String>,
 }
 
-/// Takes the plain files of a folder in the sandbox into a folder here. `except` are left, by their
-/// names below it.
+/// Copies the regular files of a folder in the sandbox to a folder of this machine, except those named in `except`.
 pub async fn take(
     sandbox: &Sandbox,
     from: &str,
     to: &Path,
     except: &BTreeSet<String>,
     environment: &Environment,
-) -> Result<Taken, Failure> {
-    // Before the work, not after it.
+) -> Result<CopiedOut, Failure> {
+    // Open the target first, so that errors with it show before the files are read.
     let target = Target::open(to, environment)?;
     target.fill(to, sandbox.harvest(from, except).await?)
 }
 
-/// Whether files can be put into a folder, which is made if need be.
+/// Checks that files can be written to a folder, and creates the folder if needed.
 pub fn check_folder(folder: &Path, environment: &Environment) -> Result<(), Failure> {
     if folder.symlink_metadata().is_ok() && !folder.is_dir() {
         let message = format!("`{}` is not a folder", folder.display());
-        return Err(Failure::new(FailureKind::Usage, message).hint("name another for `--out`"));
+        return Err(Failure::new(FailureKind::Usage, message).hint("use another `--out` folder"));
     }
     let target = Target::open(folder, environment)?;
     rustix::fs::accessat(&target.0, ".", rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
         .map_err(|error| cannot_write(folder, &error.into()))
 }
 
-/// Writes what was taken out of a sandbox into a folder here. Nothing that is here already is written
-/// over.
-pub fn keep(harvest: Harvest, to: &Path, environment: &Environment) -> Result<Taken, Failure> {
+/// Writes files read from a sandbox to a folder of this machine, without overwriting existing files.
+pub fn keep(
+    harvest: CollectedFiles,
+    to: &Path,
+    environment: &Environment,
+) -> Result<CopiedOut, Failure> {
     Target::open(to, environment)?.fill(to, harvest)
 }
 
-/// Whether something is where a file would go, or its folder: it says nothing about the others.
+/// Whether the error is that the name of a file or of its folder is already in use. Other files can still be written.
 fn is_in_the_way(error: &std::io::Error) -> bool {
     let link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
     link || matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
@@ -63,21 +67,21 @@ fn is_in_the_way(error: &std::io::Error) -> bool {
 fn symlink_refused(folder: &Path, link: &Path) -> Failure {
     let message = format!("`{}` goes through the symlink `{}`", folder.display(), link.display());
     Failure::new(FailureKind::Usage, message)
-        .hint("name a folder without symlinks, or the absolute path of the one you mean")
+        .hint("use a path without symlinks, or the absolute path of the folder")
 }
 
-/// How folders are opened.
+/// Flags for opening folders.
 const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
-/// The mode of new folders, before the umask.
+/// Mode of new folders, before the umask.
 const NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
 
-/// A folder of this machine that files are written below, through no link and over nothing.
+/// A folder of this machine to write files to, without following symlinks or overwriting files.
 struct Target(OwnedFd);
 
 impl Target {
-    /// Opens a folder, which is made if need be. A relative path below the current folder goes through no symlink: a
-    /// repository could have planted one. Other paths are the user's own and may.
+    /// Opens a folder, and creates it if needed. A relative path below the current folder must not contain symlinks,
+    /// because a repository could have planted them. Other paths are the user's own, and may.
     fn open(folder: &Path, environment: &Environment) -> Result<Target, Failure> {
         if below_current_folder(folder, &environment.working_folder).is_some() {
             return Target::open_without_symlinks(rustix::fs::CWD, folder);
@@ -89,7 +93,7 @@ impl Target {
             .map_err(|error| failed(error.into()))
     }
 
-    /// Opens a folder by a relative path, part by part; missing ones are made.
+    /// Opens a folder by a relative path, part by part, and creates missing folders.
     fn open_without_symlinks(start: impl AsFd, folder: &Path) -> Result<Target, Failure> {
         let mut walked = PathBuf::new();
         let open = |at: BorrowedFd<'_>, part: &OsStr| {
@@ -114,13 +118,13 @@ impl Target {
         Ok(Target(at))
     }
 
-    fn fill(&self, folder: &Path, mut harvest: Harvest) -> Result<Taken, Failure> {
-        let mut taken = Taken::default();
+    fn fill(&self, folder: &Path, mut harvest: CollectedFiles) -> Result<CopiedOut, Failure> {
+        let mut taken = CopiedOut::default();
         for (name, bytes) in std::mem::take(&mut harvest.files) {
             match self.write(&name, &bytes) {
                 Ok(()) => taken.files.push((name, bytes.len() as u64)),
                 Err(error) if is_in_the_way(&error) => {
-                    harvest.leave(&name, "something of that name is here already");
+                    harvest.leave(&name, "the name already exists");
                     taken.in_the_way.push(name);
                 }
                 Err(error) => return Err(cannot_write(&folder.join(&name), &error)),
@@ -146,7 +150,7 @@ impl Target {
                 let mode = Mode::from_raw_mode(0o644);
                 let file = rustix::fs::openat2(&folder, part, flags, mode, beneath)?;
                 if let Err(error) = std::fs::File::from(file).write_all(bytes) {
-                    // Half a file would be taken for a whole one.
+                    // Remove the partial file: it would look complete.
                     let _ = rustix::fs::unlinkat(&folder, part, rustix::fs::AtFlags::empty());
                     return Err(error);
                 }
@@ -160,7 +164,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Environment, format!("cannot write `{}`: {error}", path.display()))
 }
 
-/// Writes a file that the user named, through no link.
+/// Writes a file that the user named. The file must not be a symlink.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     let flags =
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_written_over_and_no_link_is_followed() {
+    fn target_overwrites_no_file_and_follows_no_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
         std::fs::create_dir_all(&outside).unwrap();
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_folder_is_opened_part_by_part_through_no_symlink() {
+    fn relative_target_folder_with_a_symlink_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (work, outside) = (folder.path().join("work"), folder.path().join("outside"));
         std::fs::create_dir_all(work.join("sub")).unwrap();

@@ -1,5 +1,5 @@
-//! The store in one SQLite file, in write-ahead mode: readers and the one writer do not wait for
-//! each other, and several processes may share the file.
+//! Store in one SQLite file in WAL mode: readers and the single writer do not block each other, and
+//! several processes may share the file.
 
 mod rows;
 mod schema;
@@ -16,43 +16,42 @@ use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
-use worker::{Mode, Worker};
+use worker::{ConnectionMode, ConnectionWorker};
 
-/// How long a process waits for another that makes or changes the tables.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait for another process that creates or migrates the tables.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long it waits before it tries to open a busy file again.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Pause before opening a busy file again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a store survives.
+/// Failures that acknowledged writes survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// A crash or kill of the process, at any moment, loses nothing that was acknowledged. A power
-    /// cut or a crash of the system may lose the last moments before it; the file stays sound.
+    /// Acknowledged writes survive a crash or kill of the process. A power failure or system crash
+    /// may lose the latest writes, but does not corrupt the file.
     #[default]
     ProcessCrash,
-    /// A power cut, too, loses nothing that was acknowledged, as far as the disk tells the truth.
-    /// Every record waits for the disk.
+    /// Acknowledged writes also survive a power failure, if the disk honours flushes. Every write
+    /// waits for the disk.
     PowerLoss,
 }
 
-/// What a store is opened for.
+/// How a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The file must be there. It is brought up to date if it is of an older version, and else not
-    /// changed.
+    /// The file must exist. It is not changed, except that an older format is migrated.
     Read,
-    /// The file is made if it is not there, and brought up to date if it is of an older version.
+    /// The file is created if it does not exist. An older format is migrated.
     Write(Durability),
 }
 
-/// The store in one file.
+/// Store of runs in one SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    reader: Worker,
-    writer: Option<Worker>,
-    /// Told of whenever this process has written something.
+    reader: ConnectionWorker,
+    writer: Option<ConnectionWorker>,
+    /// Notified after every write of this process.
     written: Arc<watch::Sender<()>>,
 }
 
@@ -65,28 +64,28 @@ impl SqliteStore {
                 create(path).map_err(|error| unopened(path, &error))?;
                 let db = open_to_write(path, durability)?;
                 let mode = match durability {
-                    Durability::ProcessCrash => Mode::Write,
-                    Durability::PowerLoss => Mode::WriteToDisk,
+                    Durability::ProcessCrash => ConnectionMode::Write,
+                    Durability::PowerLoss => ConnectionMode::WriteToDisk,
                 };
-                // From here on the worker is patient by itself.
+                // The worker retries a busy database itself.
                 db.busy_timeout(Duration::ZERO).map_err(|error| explain(path, &error))?;
-                Some(Worker::start(path, db, mode, written.clone())?)
+                Some(ConnectionWorker::start(path, db, mode, written.clone())?)
             }
         };
         let reader = open_to_read(path)?;
         match identify(path, &reader)? {
             0 => return Err(StoreError::Empty { path: path.to_owned() }),
-            // Read as what it has become; where it cannot become anything, that is said.
+            // Opening the file for writing migrates it, and fails if that is not possible.
             older if (older as usize) < schema::STEPS.len() => {
                 open_to_write(path, Durability::default())?;
             }
             _ => {}
         }
-        let reader = Worker::start(path, reader, Mode::Read, written.clone())?;
+        let reader = ConnectionWorker::start(path, reader, ConnectionMode::Read, written.clone())?;
         Ok(SqliteStore { path: path.to_owned(), reader, writer, written })
     }
 
-    fn writer(&self) -> Result<&Worker, StoreError> {
+    fn writer(&self) -> Result<&ConnectionWorker, StoreError> {
         self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.path.clone() })
     }
 }
@@ -101,7 +100,7 @@ fn unopened(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
-/// Makes the file where there is none, for its owner's eyes only: it holds prompts and answers.
+/// Creates the file if it does not exist, readable by its owner only: it contains prompts and answers.
 fn create(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -117,8 +116,8 @@ fn create(path: &Path) -> io::Result<()> {
         folder.create(parent)?;
     }
     match options.open(path) {
-        // SQLite would open what it cannot write to, and fail later in other words. What is no file
-        // at all it leaves to whoever looks next.
+        // SQLite opens a file without write permission and fails later with a vague error, so check
+        // here. `connect` reports a path that is not a file.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_file() {
             true => fs::OpenOptions::new().write(true).open(path).map(drop),
             false => Ok(()),
@@ -134,23 +133,23 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     }
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let db = db.map_err(|error| explain(path, &error))?;
-    db.busy_timeout(PATIENCE).map_err(|error| explain(path, &error))?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(|error| explain(path, &error))?;
     identify(path, &db)?;
     Ok(db)
 }
 
-/// The version of a store of ours that is not of the future; 0 for an empty file.
+/// Format version of the store; 0 for an empty file. Fails for other databases and for newer formats.
 fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
-    let look = || -> rusqlite::Result<(i32, u32, i64)> {
-        // All at one moment: another process may be making the tables right now.
-        let _moment = db.unchecked_transaction()?;
+    let read = || -> rusqlite::Result<(i32, u32, i64)> {
+        // One transaction for all reads, because another process may be creating the tables.
+        let _transaction = db.unchecked_transaction()?;
         let application = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         let tables = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         Ok((application, schema::version(db)?, tables))
     };
     let known = schema::STEPS.len() as u32;
     let path = path.to_owned();
-    match look().map_err(|error| explain(&path, &error))? {
+    match read().map_err(|error| explain(&path, &error))? {
         (schema::APPLICATION, found, _) if found > known => {
             Err(StoreError::Newer { path, found, known })
         }
@@ -164,11 +163,13 @@ fn identify(path: &Path, db: &Connection) -> Result<u32, StoreError> {
 }
 
 fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
-    let until = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         match try_open_to_write(path, durability) {
             // SQLite does not wait when two connections switch a new file to WAL at once.
-            Err(StoreError::Busy { .. }) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(StoreError::Busy { .. }) if Instant::now() < deadline => {
+                thread::sleep(RETRY_INTERVAL);
+            }
             result => return result,
         }
     }
@@ -177,7 +178,7 @@ fn open_to_write(path: &Path, durability: Durability) -> Result<Connection, Stor
 fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let mut prepare = || -> rusqlite::Result<()> {
-        // Room that a removed run leaves is given back; this can only be said of an empty file.
+        // Lets `remove_run` return space to the disk. It takes effect only in an empty file.
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         let synchronous = match durability {
@@ -186,7 +187,7 @@ fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, 
         };
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "foreign_keys", true)?;
-        // What is removed is gone, and not left lying in the file.
+        // Overwrite removed data with zeros instead of leaving it in the file.
         db.pragma_update(None, "secure_delete", true)?;
         schema::migrate(&mut db, &schema::STEPS)
     };
@@ -195,7 +196,7 @@ fn try_open_to_write(path: &Path, durability: Durability) -> Result<Connection, 
 }
 
 fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    // Whoever may write also tidies up behind itself when it closes the file.
+    // With write permission, SQLite removes the write-ahead log when it closes the file.
     if let Ok(db) = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
         && db.pragma_update(None, "query_only", true).is_ok()
     {
@@ -203,8 +204,8 @@ fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     match connect(path, flags) {
-        // Where nothing can be written, not even the index of the write-ahead log can be. Without
-        // such a log the file is all there is, and nobody can change it under us.
+        // On a read-only file system SQLite cannot create the index of the write-ahead log. If there
+        // is no such log, the file is complete and cannot change, so open it as immutable.
         Err(
             StoreError::ReadOnly { .. } | StoreError::Unopened { .. } | StoreError::Full { .. },
         ) if path.exists() && !with_suffix(path, "-wal").exists() => {
@@ -227,7 +228,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The file as an address that says that it does not change.
+/// URI that opens the file as immutable.
 fn immutable(path: &Path) -> Result<PathBuf, StoreError> {
     let whole = fs::canonicalize(path).map_err(|error| unopened(path, &error))?;
     let mut address = String::from("file://");
@@ -242,7 +243,7 @@ fn immutable(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(address.into())
 }
 
-/// What a failure of SQLite means to whoever uses the store.
+/// Converts an SQLite error to a store error.
 fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let reason = error.to_string();
@@ -251,7 +252,7 @@ fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             StoreError::NotAStore { path, reason: "it is not a database".to_owned() }
         }
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
-        // There is not even room for the index of the log.
+        // No space for the index of the write-ahead log.
         _ if error.sqlite_error().is_some_and(|e| e.extended_code == SQLITE_IOERR_SHMSIZE) => {
             StoreError::Full { path }
         }
@@ -261,7 +262,7 @@ fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             StoreError::Unopened { path, reason }
         }
-        // What is in a row is not what was written.
+        // A column contains a value that this program does not write.
         None if matches!(
             error,
             rusqlite::Error::FromSqlConversionFailure(..)

@@ -1,9 +1,9 @@
-//! What is in the rows: how values of ours are written to columns and read back.
+//! Conversion between our types and SQLite rows.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use assize_graph::{Event, Key, Outcome, Record};
+use assize_graph::{EffectKey, EffectOutcome, EffectRecord, GraphEvent};
 use assize_run::{
     ArtifactId, AuditEntry, Lease, NewAuditEntry, Run, RunId, RunKind, RunStatus, StoreError,
 };
@@ -14,16 +14,16 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::worker::Trouble;
+use super::worker::TransactionError;
 
-/// Outcomes above this size are artifacts: kept once, however many runs came to them.
+/// Outcomes above this size are stored as artifacts, so that equal outcomes are stored once.
 const LARGE: usize = 64 * 1024;
 
 /// Outcomes below this size are not worth compressing.
 const SMALL: usize = 200;
 
-/// The number of a run's row.
-pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, Trouble> {
+/// Row number of a run.
+pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, TransactionError> {
     let found = db
         .prepare_cached("SELECT number FROM runs WHERE id = ?")?
         .query_row([id.as_str()], |row| row.get(0))
@@ -31,8 +31,8 @@ pub(super) fn number(db: &Connection, id: &RunId) -> Result<i64, Trouble> {
     found.ok_or_else(|| StoreError::NoSuchRun(id.clone()).into())
 }
 
-/// The number of a claimed run's row, if the claim still holds.
-pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, Trouble> {
+/// Row number of a run, if the lease is still valid.
+pub(super) fn held(db: &Connection, claim: &Lease) -> Result<i64, TransactionError> {
     let found: Option<(i64, u64)> = db
         .prepare_cached("SELECT number, epoch FROM runs WHERE id = ?")?
         .query_row([claim.run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -48,7 +48,7 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A value of ours in a column, or what is wrong with it.
+/// Parses the text of a column.
 pub(super) fn parsed<T, E>(
     row: &Row<'_>,
     column: &str,
@@ -84,9 +84,9 @@ pub(super) fn fingerprint(row: &Row<'_>, column: &str) -> rusqlite::Result<Finge
     Ok(bytes.map_or(Fingerprint::NONE, Fingerprint::from_bytes))
 }
 
-/// A status that no version of ours has written.
+/// Error for a run status that this program does not write.
 #[derive(Debug, thiserror::Error)]
-#[error("no run can be `{0}`")]
+#[error("unknown run status `{0}`")]
 struct UnknownStatus(String);
 
 pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
@@ -116,16 +116,20 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
 pub(super) const RECORDS: &str = "SELECT j.key, j.request, j.failed, coalesce(j.body, CAST(a.bytes AS TEXT)) AS body \
      FROM journal j LEFT JOIN artifacts a ON a.number = j.artifact";
 
-pub(super) fn read_record(row: &Row<'_>) -> rusqlite::Result<Record> {
+pub(super) fn read_record(row: &Row<'_>) -> rusqlite::Result<EffectRecord> {
     let body = read_body(row)?;
-    Ok(Record {
-        key: parsed(row, "key", Key::new)?,
+    Ok(EffectRecord {
+        key: parsed(row, "key", EffectKey::new)?,
         request: fingerprint(row, "request")?,
-        outcome: if row.get("failed")? { Outcome::Failed(body) } else { Outcome::Done(body) },
+        outcome: if row.get("failed")? {
+            EffectOutcome::Failed(body)
+        } else {
+            EffectOutcome::Done(body)
+        },
     })
 }
 
-/// A body is text, or compressed text.
+/// Reads the body of a record: text, or a blob of compressed text.
 fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
     let index = row.as_ref().column_index("body")?;
     let ValueRef::Blob(packed) = row.get_ref(index)? else { return row.get(index) };
@@ -133,13 +137,13 @@ fn read_body(row: &Row<'_>) -> rusqlite::Result<String> {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Blob, error)
     };
     let bytes = decompress_to_vec_with_limit(packed, LARGE)
-        .map_err(|error| broken(format!("it cannot be unpacked: {error}").into()))?;
+        .map_err(|error| broken(format!("cannot decompress the body: {error}").into()))?;
     String::from_utf8(bytes).map_err(|error| broken(error.into()))
 }
 
-/// A body as it is written.
+/// Stored form of a record's body.
 pub(super) enum Body {
-    /// Text, or a blob if that is smaller.
+    /// Text, or a compressed blob if that is smaller.
     Inline(rusqlite::types::Value),
     Large(ArtifactId, Vec<u8>),
 }
@@ -156,10 +160,10 @@ impl Body {
     }
 }
 
-/// Bytes made smaller, if they can be.
+/// Compresses bytes; `None` if that does not make them smaller.
 fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
-        // The fastest level: the rest of what it could save is not worth its time.
+        // The fastest level: higher levels save too little for their time.
         static COMPRESSOR: RefCell<Compressor> =
             RefCell::new(Compressor::new(CompressionLvl::fastest()));
     }
@@ -173,14 +177,14 @@ fn packed(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn find_record(
     db: &Connection,
     run: i64,
-    key: &Key,
-) -> rusqlite::Result<Option<Record>> {
+    key: &EffectKey,
+) -> rusqlite::Result<Option<EffectRecord>> {
     db.prepare_cached(&format!("{RECORDS} WHERE j.run = ? AND j.key = ?"))?
         .query_row(params![run, key.as_str()], read_record)
         .optional()
 }
 
-/// The events of one row have ids from its number on, times this.
+/// Maximum number of events in one row. The ids of its events start at the row number times this.
 pub(super) const EVENTS_OF_A_ROW: usize = 1000;
 
 pub(super) fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
@@ -188,19 +192,19 @@ pub(super) fn event_ids(row: i64, events: usize) -> impl Iterator<Item = u64> {
     first..first + events as u64
 }
 
-/// Events as they are written: a list of names and payloads.
-pub(super) fn as_list(events: &[Event]) -> Option<String> {
+/// Stored form of events: a JSON list of names and payloads; `None` if there are none.
+pub(super) fn as_list(events: &[GraphEvent]) -> Option<String> {
     let list: Vec<(&str, &Value)> =
         events.iter().map(|event| (event.name.as_str(), &event.payload)).collect();
-    // Plain values: they can always be written.
+    // Strings and JSON values always serialize.
     (!events.is_empty()).then(|| serde_json::to_string(&list).unwrap_or_default())
 }
 
-/// Writes events into rows of their own; their ids.
+/// Writes events into separate rows, and returns their ids.
 pub(super) fn write_events(
     db: &Connection,
     run: i64,
-    events: &[Event],
+    events: &[GraphEvent],
 ) -> rusqlite::Result<Vec<u64>> {
     let mut insert = db.prepare_cached("INSERT INTO journal (run, at, events) VALUES (?, ?, ?)")?;
     let mut ids = Vec::with_capacity(events.len());
@@ -211,7 +215,7 @@ pub(super) fn write_events(
     Ok(ids)
 }
 
-/// Keeps bytes once; the number of their row.
+/// Stores an artifact unless it exists already, and returns its row number.
 pub(super) fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::Result<i64> {
     db.prepare_cached("INSERT OR IGNORE INTO artifacts (hash, bytes) VALUES (?, ?)")?
         .execute(params![id.as_bytes(), bytes])?;
@@ -219,7 +223,7 @@ pub(super) fn keep(db: &Connection, id: ArtifactId, bytes: &[u8]) -> rusqlite::R
         .query_row([id.as_bytes()], |row| row.get(0))
 }
 
-/// Keeps bytes for a run under a name.
+/// Stores an artifact for a run under a name.
 pub(super) fn use_artifact(
     db: &Connection,
     run: i64,
@@ -236,13 +240,13 @@ pub(super) fn use_artifact(
     Ok(())
 }
 
-/// Adds an entry to the audit log, chained to the one before.
+/// Adds an entry to the audit log, chained to the previous one.
 pub(super) fn write_audit(db: &Connection, entry: NewAuditEntry) -> rusqlite::Result<AuditEntry> {
     let last: Option<(u64, [u8; 32])> = db
         .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    // No number is given out twice, so that what was cut off at the end leaves a gap.
+    // Ids are never reused, so that entries removed from the end leave a gap.
     let given: Option<u64> = db
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")?
         .query_row([], |row| row.get(0))

@@ -1,12 +1,12 @@
-//! The tables, and how an older file becomes a newer one.
+//! Tables of the store, and migrations between format versions.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Marks a database as ours: "ASZE".
+/// SQLite application id of our databases: "ASZE".
 pub(super) const APPLICATION: i32 = 0x4153_5a45;
 
-/// Each step makes a file of the version before it one of its own version: the first makes
-/// version 1 of an empty file. Steps are never changed once they were released, only added.
+/// Migrations. Each step migrates from the previous version to its own; the first creates version 1
+/// in an empty file. Released steps are never changed, only added.
 pub(super) const STEPS: [&str; 5] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 const VERSION_1: &str = "
@@ -75,10 +75,10 @@ CREATE TABLE audit (
 ) STRICT;
 ";
 
-/// A workspace's own entries are looked for among those of all.
+/// Index to find the audit entries of one workspace.
 const VERSION_2: &str = "CREATE INDEX audit_of_subject ON audit (subject, id);";
 
-/// What runs were asked for under, by those who ask twice.
+/// Table of idempotency keys and the runs created with them.
 const VERSION_3: &str = "
 CREATE TABLE once (
     key     TEXT PRIMARY KEY,
@@ -88,7 +88,7 @@ CREATE TABLE once (
 CREATE INDEX once_of_run ON once (run);
 ";
 
-/// Calls to models, noted before they are sent and when they are over. What is noted is JSON.
+/// Table of model calls, written before a call is sent and when it has ended. The column `noted` is JSON.
 const VERSION_4: &str = "
 CREATE TABLE calls (
     run    INTEGER NOT NULL REFERENCES runs (number),
@@ -99,20 +99,20 @@ CREATE TABLE calls (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Messages between processes, which no part of the program read or wrote.
+/// Drops the table of messages between processes, which was never used.
 const VERSION_5: &str = "DROP TABLE messages;";
 
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Brings a file up to the last of the steps, all or nothing.
+/// Applies all missing migration steps in one transaction.
 pub(super) fn migrate(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
     if version(db)? as usize >= steps.len() {
         return Ok(());
     }
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have done it in the meantime.
+    // Another process may have migrated the file in the meantime.
     let from = version(&transaction)? as usize;
     for step in steps.iter().skip(from) {
         transaction.execute_batch(step)?;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_file_becomes_a_newer_one_with_all_that_is_in_it() {
+    fn migration_keeps_the_rows_of_an_older_file() {
         let mut db = filled();
         migrate(&mut db, &[VERSION_1, NEXT]).unwrap();
         assert_eq!(version(&db).unwrap(), 2);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_the_file_as_it_was() {
+    fn failed_migration_leaves_the_file_unchanged() {
         let mut db = filled();
         assert!(migrate(&mut db, &[VERSION_1, NEXT, "CREATE TABLE runs (x)"]).is_err());
         assert_eq!(version(&db).unwrap(), 1);

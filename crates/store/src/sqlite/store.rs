@@ -1,12 +1,12 @@
-//! What every store does, in SQL.
+//! Implementation of the `Store` trait in SQL.
 
 use std::time::Duration;
 
-use assize_graph::{Appended, Event, Outcome, Record};
+use assize_graph::{Appended, EffectOutcome, EffectRecord, GraphEvent};
 use assize_run::{
     ArtifactId, ArtifactUse, AuditEntry, AuditQuery, CallState, Ending, EventQuery, IdempotencyKey,
-    Lease, Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunKind, RunStatus, Store,
-    StoreError, StoredEvent,
+    Lease, NewAuditEntry, NewRun, Run, RunFilter, RunId, RunKind, RunStatus, Store, StoreError,
+    StoreLog, StoredCall, StoredEvent,
 };
 use assize_types::Fingerprint;
 use async_trait::async_trait;
@@ -18,15 +18,15 @@ use super::rows::{
     Body, EVENTS_OF_A_ROW, RECORDS, as_list, event_ids, find_record, fingerprint, held, json, keep,
     now, number, parsed, read_record, read_run, run_id, use_artifact, write_audit, write_events,
 };
-use super::worker::Trouble;
+use super::worker::TransactionError;
 
-/// No id is above this one.
-const LAST_ID: u64 = i64::MAX as u64;
+/// Largest id that SQLite can store.
+const MAX_ID: u64 = i64::MAX as u64;
 
-/// How long it may take until what another process wrote is seen.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Poll interval for writes of other processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The run that was asked for under a key, and whether it was the same that was asked for.
+/// Finds the run that was created with an idempotency key, and whether its request was the same.
 fn asked_before(db: &Connection, once: &IdempotencyKey) -> rusqlite::Result<Option<(RunId, bool)>> {
     db.prepare_cached(
         "SELECT r.id AS run, o.request AS request FROM once o JOIN runs r ON r.number = o.run \
@@ -49,12 +49,12 @@ impl Store for SqliteStore {
             {
                 return Err(StoreError::AskedBefore { run, same }.into());
             }
-            // Nearly always the first name is free.
+            // A collision of random ids is very unlikely.
             let id = loop {
                 let id = RunId::random(run.kind);
                 match number(db, &id) {
                     Ok(_) => continue,
-                    Err(Trouble::Refused(_)) => break id,
+                    Err(TransactionError::Refused(_)) => break id,
                     Err(trouble) => return Err(trouble),
                 }
             };
@@ -109,7 +109,7 @@ impl Store for SqliteStore {
             let values = named_params! {
                 ":kind": filter.kind.map(RunKind::name), ":status": filter.status.map(RunStatus::name),
                 ":prefix": filter.prefix, ":title": filter.title, ":limit": limit,
-                ":before": filter.before.map(|before| before.min(LAST_ID)),
+                ":before": filter.before.map(|before| before.min(MAX_ID)),
             };
             let mut select = db.prepare_cached(
                 "SELECT * FROM runs WHERE (:kind IS NULL OR kind = :kind) \
@@ -155,16 +155,16 @@ impl Store for SqliteStore {
     async fn append(
         &self,
         claim: &Lease,
-        record: Record,
-        events: Vec<Event>,
+        record: EffectRecord,
+        events: Vec<GraphEvent>,
     ) -> Result<Appended, StoreError> {
         let claim = claim.clone();
         let (failed, body) = match record.outcome {
-            Outcome::Done(body) => (false, body),
-            Outcome::Failed(body) => (true, body),
+            EffectOutcome::Done(body) => (false, body),
+            EffectOutcome::Failed(body) => (true, body),
         };
         let (key, request) = (record.key, record.request);
-        // Not in the one thread that writes for everyone.
+        // Compress here, and not in the single writer.
         let body = Body::of(body);
         let body = move |db: &Connection| {
             let run = held(db, &claim)?;
@@ -194,14 +194,14 @@ impl Store for SqliteStore {
                 return Ok(Appended::Existing(existing));
             }
             let mut ids: Vec<u64> = event_ids(db.last_insert_rowid(), own.len()).collect();
-            // Hardly ever are there more than fit one row.
+            // A step rarely has more events than fit in one row.
             ids.extend(write_events(db, run, more)?);
             Ok(Appended::Recorded { event_ids: ids })
         };
         self.writer()?.ask(body).await
     }
 
-    async fn records(&self, id: &RunId) -> Result<Vec<Record>, StoreError> {
+    async fn records(&self, id: &RunId) -> Result<Vec<EffectRecord>, StoreError> {
         let id = id.clone();
         let body = move |db: &Connection| {
             let mut select = db.prepare_cached(&format!(
@@ -213,13 +213,18 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
-    async fn note_call(&self, claim: &Lease, number: u64, noted: Noted) -> Result<(), StoreError> {
+    async fn note_call(
+        &self,
+        claim: &Lease,
+        number: u64,
+        noted: StoredCall,
+    ) -> Result<(), StoreError> {
         let claim = claim.clone();
         let text = serde_json::to_string(&noted).unwrap_or_default();
         let body = move |db: &Connection| {
             let run = match noted.how {
                 CallState::Sent => held(db, &claim)?,
-                // How a call ended counts even if the run was claimed anew.
+                // The end of a call is stored even if another process has claimed the run since.
                 CallState::Answered | CallState::Lost | CallState::Free => {
                     self::number(db, &claim.run)?
                 }
@@ -234,7 +239,7 @@ impl Store for SqliteStore {
         self.writer()?.ask(body).await
     }
 
-    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, Noted)>, StoreError> {
+    async fn calls(&self, id: &RunId) -> Result<Vec<(u64, StoredCall)>, StoreError> {
         let id = id.clone();
         let body = move |db: &Connection| {
             let mut select = db.prepare_cached(
@@ -254,7 +259,7 @@ impl Store for SqliteStore {
         &self,
         claim: &Lease,
         ending: Ending,
-        events: Vec<Event>,
+        events: Vec<GraphEvent>,
     ) -> Result<Vec<u64>, StoreError> {
         let claim = claim.clone();
         let (status, result, error) = match ending {
@@ -274,7 +279,12 @@ impl Store for SqliteStore {
         self.writer()?.ask(body).await
     }
 
-    async fn stop(&self, seen: &Lease, reason: &str, events: Vec<Event>) -> Result<(), StoreError> {
+    async fn stop(
+        &self,
+        seen: &Lease,
+        reason: &str,
+        events: Vec<GraphEvent>,
+    ) -> Result<(), StoreError> {
         let (seen, reason) = (seen.clone(), reason.to_owned());
         let body = move |db: &Connection| {
             let run = held(db, &seen)?;
@@ -295,7 +305,7 @@ impl Store for SqliteStore {
 
     async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
         let body = move |db: &Connection| {
-            let most = if query.limit == 0 { usize::MAX } else { query.limit };
+            let limit = if query.limit == 0 { usize::MAX } else { query.limit };
             let runs = serde_json::to_string(&query.runs).unwrap_or_default();
             // Two statements, so that each can use its index.
             let which = match query.runs.is_empty() {
@@ -312,7 +322,7 @@ impl Store for SqliteStore {
             let from = query.after / EVENTS_OF_A_ROW as u64;
             let mut rows = select.query(named_params! { ":runs": runs, ":from": from })?;
             let mut found = Vec::new();
-            while found.len() < most
+            while found.len() < limit
                 && let Some(row) = rows.next()?
             {
                 let events: Vec<(String, Value)> =
@@ -323,7 +333,7 @@ impl Store for SqliteStore {
                     found.push(StoredEvent { id, run: run.clone(), at, name, payload });
                 }
             }
-            found.truncate(most);
+            found.truncate(limit);
             Ok(found)
         };
         self.reader.ask(body).await
@@ -343,17 +353,17 @@ impl Store for SqliteStore {
         self.reader.ask(body).await
     }
 
-    async fn grown(&self, log: Log, beyond: u64) -> Result<(), StoreError> {
+    async fn grown(&self, log: StoreLog, beyond: u64) -> Result<(), StoreError> {
         let (what, number, seen) = match log {
-            Log::Events => (
+            StoreLog::Events => (
                 "SELECT EXISTS (SELECT 1 FROM journal WHERE number > ?1 AND events IS NOT NULL) OR \
                  EXISTS (SELECT 1 FROM journal WHERE number = ?1 AND json_array_length(events) > ?2)",
                 beyond / EVENTS_OF_A_ROW as u64,
                 beyond % EVENTS_OF_A_ROW as u64 + 1,
             ),
-            Log::Audit => ("SELECT EXISTS (SELECT 1 FROM audit WHERE id > ?1), ?2", beyond, 0),
+            StoreLog::Audit => ("SELECT EXISTS (SELECT 1 FROM audit WHERE id > ?1), ?2", beyond, 0),
         };
-        let number = number.min(LAST_ID);
+        let number = number.min(MAX_ID);
         let mut written = self.written.subscribe();
         loop {
             written.mark_unchanged();
@@ -365,8 +375,8 @@ impl Store for SqliteStore {
             if self.reader.ask(body).await? {
                 return Ok(());
             }
-            // Of what other processes write nobody tells us.
-            let _ = tokio::time::timeout(LOOK_AGAIN, written.changed()).await;
+            // SQLite does not notify of writes by other processes, so poll.
+            let _ = tokio::time::timeout(POLL_INTERVAL, written.changed()).await;
         }
     }
 
@@ -374,7 +384,7 @@ impl Store for SqliteStore {
         let seen = seen.clone();
         let body = move |db: &Connection| {
             let run = held(db, &seen)?;
-            // The last row stays, empty, until there is a later one: its number must not come back.
+            // Keep the last row, emptied, until there is a later one: its number must not be reused.
             db.execute(
                 "DELETE FROM journal WHERE run IS NULL \
                  AND number < (SELECT max(number) FROM journal)",
@@ -395,7 +405,7 @@ impl Store for SqliteStore {
                  AND number NOT IN (SELECT artifact FROM journal WHERE artifact IS NOT NULL)",
                 [],
             )?;
-            // Gives the room back to the disk; the statement has a row for each page.
+            // Return free pages to the disk. The statement yields one row for each page.
             let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
             let mut pages = vacuum.query([])?;
             while pages.next()?.is_some() {}
@@ -434,7 +444,7 @@ impl Store for SqliteStore {
                 .optional()?;
             let bytes = found.ok_or_else(|| StoreError::NoSuchArtifact(id.to_string()))?;
             if ArtifactId::of(&bytes) != id {
-                let reason = format!("the artifact {id} is not what was kept");
+                let reason = format!("the content of artifact {id} does not match its hash");
                 return Err(StoreError::Damaged { path: path.clone(), reason }.into());
             }
             Ok(bytes)
@@ -485,7 +495,7 @@ impl Store for SqliteStore {
                     hash: fingerprint(row, "hash")?,
                 })
             };
-            let after = query.after.min(LAST_ID);
+            let after = query.after.min(MAX_ID);
             let rows = select.query_map(params![after, query.subject, query.limit], read)?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         };
@@ -494,7 +504,7 @@ impl Store for SqliteStore {
 
     async fn audit_head(&self) -> Result<u64, StoreError> {
         let body = |db: &Connection| {
-            // SQLite itself notes the highest number that a table ever gave out.
+            // SQLite stores the highest id ever assigned in an AUTOINCREMENT table.
             let head = db
                 .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")?
                 .query_row([], |row| row.get(0))

@@ -1,9 +1,9 @@
-//! Who works with a connection.
+//! Executes operations on one SQLite connection.
 //!
-//! Work waits in a list until someone takes all of it at once: many tasks that each want their
-//! record safe share the price of making it so. A thread takes it, where that may have to wait for
-//! the disk. Where hardly anything does, whoever asked takes it, after all others that are ready
-//! have had their turn to ask: waking a thread would take longer than the work.
+//! Operations collect in a queue, and all queued writes are executed in one transaction, so that
+//! concurrent tasks share the cost of a commit. A thread executes them if they may block on the
+//! disk. Writes that rarely block are executed by the calling task, after it has yielded once so
+//! that other ready tasks can queue theirs: waking a thread would take longer than the write.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -21,67 +21,66 @@ use tokio::sync::{oneshot, watch};
 
 use super::explain;
 
-/// How long a process waits for another that writes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long it waits before it looks again.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Pause between two attempts while the database is busy.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Why a piece of work was not done.
-pub(super) enum Trouble {
-    /// The database failed. Everything of this transaction is undone.
+/// Error of an operation.
+pub(super) enum TransactionError {
+    /// The database failed. The transaction is rolled back.
     Sql(rusqlite::Error),
-    /// It may not be done, and nothing was changed.
+    /// The operation is not allowed. It changed nothing.
     Refused(StoreError),
 }
 
-impl From<rusqlite::Error> for Trouble {
-    fn from(error: rusqlite::Error) -> Trouble {
-        Trouble::Sql(error)
+impl From<rusqlite::Error> for TransactionError {
+    fn from(error: rusqlite::Error) -> TransactionError {
+        TransactionError::Sql(error)
     }
 }
 
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Trouble {
-        Trouble::Refused(error)
+impl From<StoreError> for TransactionError {
+    fn from(error: StoreError) -> TransactionError {
+        TransactionError::Refused(error)
     }
 }
 
-/// What the work is like.
+/// What the operations of a connection do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum ConnectionMode {
     Read,
-    /// It changes something, and does not wait for the disk, but for now and then when the log is
-    /// folded into the file.
+    /// Write without waiting for the disk, except when SQLite checkpoints the write-ahead log.
     Write,
-    /// It changes something, and waits until that is on the disk.
+    /// Write, and wait until the data is on the disk.
     WriteToDisk,
 }
 
-/// A connection and those who work with it.
-pub(super) struct Worker {
-    mode: Mode,
-    desk: Arc<Desk>,
-    /// Tells the thread that there is work; gone when the worker is.
-    bell: Option<Sender<()>>,
+/// A connection with its queue of operations and its thread.
+pub(super) struct ConnectionWorker {
+    mode: ConnectionMode,
+    queue: Arc<WorkQueue>,
+    /// Wakes the thread. Closing the channel ends the thread.
+    waker: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Worker {
+impl std::fmt::Debug for ConnectionWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-impl Worker {
+impl ConnectionWorker {
     pub(super) fn start(
         path: &Path,
         db: Connection,
-        mode: Mode,
+        mode: ConnectionMode,
         written: Arc<watch::Sender<()>>,
-    ) -> Result<Worker, StoreError> {
-        let (bell, rings) = mpsc::channel();
-        let desk = Arc::new(Desk {
+    ) -> Result<ConnectionWorker, StoreError> {
+        let (waker, wakeups) = mpsc::channel();
+        let queue = Arc::new(WorkQueue {
             path: path.to_owned(),
             mode,
             db: Mutex::new(db),
@@ -89,184 +88,188 @@ impl Worker {
             closing: AtomicBool::new(false),
             written,
         });
-        let own = desk.clone();
+        let thread_queue = queue.clone();
         let thread = thread::Builder::new()
-            .name(if mode == Mode::Read { "store-read" } else { "store-write" }.to_owned())
-            .spawn(move || own.sit(&rings))
+            .name(
+                if mode == ConnectionMode::Read { "store-read" } else { "store-write" }.to_owned(),
+            )
+            .spawn(move || thread_queue.run(&wakeups))
             .map_err(|error| StoreError::Failed {
                 path: path.to_owned(),
-                reason: format!("no thread for it: {error}"),
+                reason: format!("cannot start a thread: {error}"),
             })?;
-        Ok(Worker { mode, desk, bell: Some(bell), thread: Some(thread) })
+        Ok(ConnectionWorker { mode, queue, waker: Some(waker), thread: Some(thread) })
     }
 
-    /// Does something with the connection. `body` may be run more than once: what it did before
-    /// has then been undone.
+    /// Executes an operation on the connection. `body` may run more than once; its changes are
+    /// rolled back before it runs again.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        body: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
+        body: impl FnMut(&Connection) -> Result<T, TransactionError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, mut answer) = oneshot::channel();
-        self.desk.waiting().push(Box::new(Job { body, value: None, reply }));
-        if self.mode == Mode::Write {
-            others_first().await;
-            // Perhaps one of them did it.
+        self.queue.waiting().push(Box::new(Job { body, value: None, reply }));
+        if self.mode == ConnectionMode::Write {
+            yield_once().await;
+            // Another task may have executed this operation with its own.
             if let Ok(answer) = answer.try_recv() {
                 return answer;
             }
-            if self.desk.serve_at_once() {
-                self.ring();
+            if self.queue.execute_now() {
+                self.wake();
             }
         } else {
-            self.ring();
+            self.wake();
         }
         answer.await.unwrap_or_else(|_| {
-            let reason = "its thread is gone".to_owned();
-            Err(StoreError::Failed { path: self.desk.path.clone(), reason })
+            let reason = "the thread of the store has exited".to_owned();
+            Err(StoreError::Failed { path: self.queue.path.clone(), reason })
         })
     }
 
-    fn ring(&self) {
-        let rung = self.bell.as_ref().is_some_and(|bell| bell.send(()).is_ok());
-        if !rung {
-            // The thread is gone, which whoever waits hears of by what they wait for being dropped.
-            self.desk.waiting().clear();
+    fn wake(&self) {
+        let sent = self.waker.as_ref().is_some_and(|waker| waker.send(()).is_ok());
+        if !sent {
+            // The thread has exited. Dropping the queued operations makes their callers fail.
+            self.queue.waiting().clear();
         }
     }
 }
 
-impl Drop for Worker {
-    /// Waits until what was asked for is done, unless another process is in the way, and the
-    /// connection closed.
+impl Drop for ConnectionWorker {
+    /// Waits until the queued operations are done and the connection is closed. Operations that
+    /// another process blocks fail instead of waiting.
     fn drop(&mut self) {
-        self.desk.closing.store(true, Ordering::Relaxed);
-        self.ring();
-        self.bell = None;
+        self.queue.closing.store(true, Ordering::Relaxed);
+        self.wake();
+        self.waker = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Lets everyone else who is ready have a turn.
-async fn others_first() {
-    let mut waited = false;
+/// Yields once, so that other ready tasks run first.
+async fn yield_once() {
+    let mut yielded = false;
     poll_fn(|context| {
-        if waited {
+        if yielded {
             return Poll::Ready(());
         }
-        waited = true;
+        yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;
 }
 
-/// Where work waits and is done.
-struct Desk {
+/// Queue of operations for one connection.
+struct WorkQueue {
     path: PathBuf,
-    mode: Mode,
+    mode: ConnectionMode,
     db: Mutex<Connection>,
     waiting: Mutex<Vec<Box<dyn Work>>>,
-    /// Nobody waits any more: what cannot be done at once is not done.
+    /// Whether the store is being closed: operations no longer wait for other processes.
     closing: AtomicBool,
     written: Arc<watch::Sender<()>>,
 }
 
-impl Desk {
+impl WorkQueue {
     fn waiting(&self) -> MutexGuard<'_, Vec<Box<dyn Work>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's life: to serve whenever it is rung for.
-    fn sit(&self, rings: &Receiver<()>) {
-        while rings.recv().is_ok() {
+    /// Body of the thread: executes queued operations at every wakeup.
+    fn run(&self, wakeups: &Receiver<()>) {
+        while wakeups.recv().is_ok() {
             let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
                 let batch = std::mem::take(&mut *self.waiting());
                 if batch.is_empty() {
                     break;
                 }
-                // A thread of its own can wait for other processes.
-                self.serve(&db, batch, Instant::now() + PATIENCE);
+                // Only this thread may block while another process writes.
+                self.execute(&db, batch, Instant::now() + BUSY_TIMEOUT);
             }
         }
     }
 
-    /// Serves all who wait, unless somebody is at it, here or in another process. Whether some are
-    /// left to the thread.
-    fn serve_at_once(&self) -> bool {
+    /// Executes all queued operations without blocking. Returns whether the thread must execute
+    /// the rest, because the connection or the database is busy.
+    fn execute_now(&self) -> bool {
         let Ok(db) = self.db.try_lock() else { return true };
         let batch = std::mem::take(&mut *self.waiting());
-        let left = self.serve(&db, batch, Instant::now());
+        let left = self.execute(&db, batch, Instant::now());
         let some_left = !left.is_empty();
-        // Those who came in the meantime can wait a little longer than these.
+        // Keep the order: operations queued in the meantime come after these.
         self.waiting().splice(0..0, left);
         some_left
     }
 
-    /// Does work, all of it in one transaction if it changes anything. If there is no time to see
-    /// to failures, such as another process that is writing, what was to be done comes back.
-    fn serve(
+    /// Executes a batch, with all writes in one transaction. If the batch fails and `deadline` has
+    /// passed, for example because another process writes, returns the batch unexecuted.
+    fn execute(
         &self,
         db: &Connection,
         mut batch: Vec<Box<dyn Work>>,
-        until: Instant,
+        deadline: Instant,
     ) -> Vec<Box<dyn Work>> {
-        if self.mode == Mode::Read {
+        if self.mode == ConnectionMode::Read {
             batch.into_iter().for_each(|job| self.read(db, job));
             return Vec::new();
         }
-        let patient = until > Instant::now();
-        match self.patiently(until, || together(db, &mut batch)) {
+        let may_block = deadline > Instant::now();
+        match self.retry_while_busy(deadline, || execute_batch(db, &mut batch)) {
             Ok(results) => {
                 batch.into_iter().zip(results).for_each(|(job, result)| job.settle(result));
                 self.written.send_replace(());
                 return Vec::new();
             }
-            // Whatever it was, it is for someone with time.
-            Err(_) if !patient => return batch,
+            // The thread, which may block, retries after any error.
+            Err(_) if !may_block => return batch,
             Err(_) => {}
         }
-        // One of them, or the commit, failed: each on its own, so that each gets its own answer.
+        // One operation or the commit failed: execute each alone, so that each gets its own result.
         for mut job in batch {
-            let result = self.patiently(until, || transaction(db, || job.attempt(db)));
-            job.settle(result.map_err(|trouble| self.told(trouble)));
+            let result = self.retry_while_busy(deadline, || transaction(db, || job.attempt(db)));
+            job.settle(result.map_err(|trouble| self.store_error(trouble)));
         }
         self.written.send_replace(());
         Vec::new()
     }
 
-    /// Tries again as long as another process is writing and there is time.
-    fn patiently<T>(
+    /// Retries until the deadline while another process is writing.
+    fn retry_while_busy<T>(
         &self,
-        until: Instant,
-        mut attempt: impl FnMut() -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        deadline: Instant,
+        mut attempt: impl FnMut() -> Result<T, TransactionError>,
+    ) -> Result<T, TransactionError> {
         loop {
-            let time = Instant::now() < until && !self.closing.load(Ordering::Relaxed);
+            let retry = Instant::now() < deadline && !self.closing.load(Ordering::Relaxed);
             match attempt() {
-                Err(Trouble::Sql(error)) if is_busy(&error) && time => thread::sleep(PAUSE),
+                Err(TransactionError::Sql(error)) if is_busy(&error) && retry => {
+                    thread::sleep(RETRY_INTERVAL);
+                }
                 result => return result,
             }
         }
     }
 
     fn read(&self, db: &Connection, mut job: Box<dyn Work>) {
-        let result = job.attempt(db).map_err(|trouble| self.told(trouble));
+        let result = job.attempt(db).map_err(|trouble| self.store_error(trouble));
         job.settle(result);
     }
 
-    fn told(&self, trouble: Trouble) -> StoreError {
+    fn store_error(&self, trouble: TransactionError) -> StoreError {
         match trouble {
-            Trouble::Sql(error) => explain(&self.path, &error),
-            Trouble::Refused(error) => error,
+            TransactionError::Sql(error) => explain(&self.path, &error),
+            TransactionError::Refused(error) => error,
         }
     }
 }
 
 trait Work: Send {
-    fn attempt(&mut self, db: &Connection) -> Result<(), Trouble>;
+    fn attempt(&mut self, db: &Connection) -> Result<(), TransactionError>;
     fn settle(self: Box<Self>, result: Result<(), StoreError>);
 }
 
@@ -276,14 +279,14 @@ struct Job<T, F> {
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> Result<T, Trouble> + Send> Work for Job<T, F> {
-    fn attempt(&mut self, db: &Connection) -> Result<(), Trouble> {
+impl<T: Send, F: FnMut(&Connection) -> Result<T, TransactionError> + Send> Work for Job<T, F> {
+    fn attempt(&mut self, db: &Connection) -> Result<(), TransactionError> {
         self.value = Some((self.body)(db)?);
         Ok(())
     }
 
     fn settle(self: Box<Self>, result: Result<(), StoreError>) {
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = match (result, self.value) {
             (Ok(()), Some(value)) => self.reply.send(Ok(value)),
             (Err(error), _) => self.reply.send(Err(error)),
@@ -292,11 +295,11 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, Trouble> + Send> Work for Job<T
     }
 }
 
-/// Does several jobs in one transaction; each may be refused without harm to the others.
-fn together(
+/// Executes several operations in one transaction. A refused operation does not affect the others.
+fn execute_batch(
     db: &Connection,
     jobs: &mut [Box<dyn Work>],
-) -> Result<Vec<Result<(), StoreError>>, Trouble> {
+) -> Result<Vec<Result<(), StoreError>>, TransactionError> {
     let mut results = Vec::with_capacity(jobs.len());
     if jobs.is_empty() {
         return Ok(results);
@@ -304,8 +307,8 @@ fn together(
     transaction(db, || {
         for job in jobs {
             results.push(match job.attempt(db) {
-                Err(Trouble::Sql(error)) => return Err(error.into()),
-                Err(Trouble::Refused(error)) => Err(error),
+                Err(TransactionError::Sql(error)) => return Err(error.into()),
+                Err(TransactionError::Refused(error)) => Err(error),
                 Ok(()) => Ok(()),
             });
         }
@@ -314,13 +317,16 @@ fn together(
     Ok(results)
 }
 
-/// Does something, all or nothing.
-fn transaction(db: &Connection, work: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
+/// Runs `work` in a transaction, and rolls back if it fails.
+fn transaction(
+    db: &Connection,
+    work: impl FnOnce() -> Result<(), TransactionError>,
+) -> Result<(), TransactionError> {
     let run = |statement: &str| db.prepare_cached(statement)?.execute([]);
     run("BEGIN IMMEDIATE")?;
-    let result = work().and_then(|()| run("COMMIT").map(drop).map_err(Trouble::from));
+    let result = work().and_then(|()| run("COMMIT").map(drop).map_err(TransactionError::from));
     if result.is_err() {
-        // Where SQLite has rolled back by itself, there is nothing left to undo.
+        // This fails if SQLite has already rolled back by itself.
         let _ = run("ROLLBACK");
     }
     result

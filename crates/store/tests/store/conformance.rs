@@ -1,16 +1,17 @@
-//! What every store must do, written against the trait. A store joins with one line where it is tested:
+//! Conformance tests for every implementation of the `Store` trait. The tests of a store include them with
 //! `every_behaviour!(name, open)`.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use assize_graph::{
-    Appended, Context, END, Event, Graph, Key, NodeError, Outcome, Record, RunOptions, State,
+    Appended, Context, END, EffectKey, EffectOutcome, EffectRecord, Graph, GraphEvent, NodeError,
+    RunOptions, State,
 };
 use assize_run::{
     ArtifactId, AuditQuery, AuditVerdict, CallState, Ending, EventQuery, IdempotencyKey, Lease,
-    Log, NewAuditEntry, NewRun, Noted, Run, RunFilter, RunId, RunJournal, RunKind, RunStatus,
-    Store, StoreError,
+    NewAuditEntry, NewRun, Run, RunFilter, RunId, RunJournal, RunKind, RunStatus, Store,
+    StoreError, StoreLog, StoredCall,
 };
 use assize_types::{Cost, Fingerprint, Money};
 use serde_json::{Value, json};
@@ -32,20 +33,20 @@ async fn claimed(store: &Any, title: &str) -> Lease {
     store.create_run(new_run(title), "me").await.unwrap().1
 }
 
-pub(crate) fn record(key: &str, body: &str) -> Record {
+pub(crate) fn record(key: &str, body: &str) -> EffectRecord {
     let request = Fingerprint::from_bytes([7; 32]);
-    let outcome = Outcome::Done(Value::from(body).to_string());
-    Record { key: Key::new(key).unwrap(), request, outcome }
+    let outcome = EffectOutcome::Done(Value::from(body).to_string());
+    EffectRecord { key: EffectKey::new(key).unwrap(), request, outcome }
 }
 
-fn event(name: &str) -> Event {
-    Event::new(name, json!({"name": name}))
+fn event(name: &str) -> GraphEvent {
+    GraphEvent::new(name, json!({"name": name}))
 }
 
 fn ids(appended: Appended) -> Vec<u64> {
     match appended {
         Appended::Recorded { event_ids } => event_ids,
-        Appended::Existing(record) => panic!("there was one: {record:?}"),
+        Appended::Existing(record) => panic!("the key exists already: {record:?}"),
     }
 }
 
@@ -61,7 +62,7 @@ fn of(run: &RunId) -> EventQuery {
     EventQuery { runs: vec![run.clone()], ..EventQuery::default() }
 }
 
-pub(crate) async fn runs_are_kept_and_found(store: Any) {
+pub(crate) async fn runs_are_stored_and_filtered(store: Any) {
     let first = store.create_run(new_run("Buy a Bakery"), "me").await.unwrap().0;
     let forked = NewRun { parent: Some(first.id.clone()), ..new_run("sell the bakery") };
     let second = store.create_run(forked, "me").await.unwrap().0;
@@ -88,7 +89,7 @@ pub(crate) async fn runs_are_kept_and_found(store: Any) {
     assert_eq!(titles(&store, title).await, ["sell the bakery"]);
     let prefix = RunFilter { prefix: Some(first.id.as_str()[..11].into()), ..all() };
     assert_eq!(titles(&store, prefix).await, ["Buy a Bakery"]);
-    // What people type is no pattern.
+    // A prefix is literal text, not an SQL pattern.
     for odd in ["%", "_", "debate-%", "'"] {
         let prefix = RunFilter { prefix: Some(odd.into()), ..all() };
         assert_eq!(titles(&store, prefix).await, [""; 0], "{odd}");
@@ -99,60 +100,60 @@ pub(crate) async fn runs_are_kept_and_found(store: Any) {
     assert_eq!(titles(&store, done).await, ["Buy a Bakery"]);
 }
 
-pub(crate) async fn what_is_asked_for_twice_is_made_once(store: Any) {
-    let asked = |key: &str, what: u8| NewRun {
+pub(crate) async fn idempotency_key_creates_one_run(store: Any) {
+    let keyed = |key: &str, request: u8| NewRun {
         once: Some(IdempotencyKey {
             key: key.into(),
-            request: Fingerprint::from_bytes([what; 32]),
+            request: Fingerprint::from_bytes([request; 32]),
         }),
         ..new_run("once")
     };
-    let (first, claim) = store.create_run(asked("a", 1), "me").await.unwrap();
-    for (what, same) in [(1, true), (2, false)] {
-        match store.create_run(asked("a", what), "me").await {
-            Err(StoreError::AskedBefore { run, same: told }) => {
-                assert_eq!((run, told), (first.id.clone(), same));
+    let (first, claim) = store.create_run(keyed("a", 1), "me").await.unwrap();
+    for (request, expected) in [(1, true), (2, false)] {
+        match store.create_run(keyed("a", request), "me").await {
+            Err(StoreError::AskedBefore { run, same }) => {
+                assert_eq!((run, same), (first.id.clone(), expected));
             }
             other => panic!("{other:?}"),
         }
     }
-    store.create_run(asked("b", 1), "me").await.unwrap();
+    store.create_run(keyed("b", 1), "me").await.unwrap();
     assert_eq!(store.runs(RunFilter::default()).await.unwrap().len(), 2);
-    // Of many at once, one wins, and all hear of it.
-    let tries = (0..8).map(|_| {
-        let (store, new) = (store.clone(), asked("c", 3));
+    // Concurrent requests all get the same run.
+    let requests = (0..8).map(|_| {
+        let (store, new) = (store.clone(), keyed("c", 3));
         tokio::spawn(async move { store.create_run(new, "me").await })
     });
     let mut names = Vec::new();
-    for one in tries.collect::<Vec<_>>() {
-        names.push(match one.await.unwrap() {
+    for request in requests.collect::<Vec<_>>() {
+        names.push(match request.await.unwrap() {
             Ok((run, _)) => run.id,
             Err(StoreError::AskedBefore { run, same: true }) => run,
             Err(other) => panic!("{other}"),
         });
     }
     assert!(names.windows(2).all(|two| two[0] == two[1]), "{names:?}");
-    // Its key goes with it.
+    // Removing a run frees its key.
     store.remove_run(&claim).await.unwrap();
-    store.create_run(asked("a", 2), "me").await.unwrap();
+    store.create_run(keyed("a", 2), "me").await.unwrap();
 }
 
-pub(crate) async fn whoever_waits_for_more_hears_of_it(store: Any) {
+pub(crate) async fn grown_waits_for_new_events_and_audit_entries(store: Any) {
     let claim = claimed(&store, "waited for").await;
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(Log::Events, 0).await })
+        tokio::spawn(async move { store.grown(StoreLog::Events, 0).await })
     };
-    let told = vec![event("one"), event("two")];
-    let told = ids(store.append(&claim, record("k", "v"), told).await.unwrap());
+    let events = vec![event("one"), event("two")];
+    let events = ids(store.append(&claim, record("k", "v"), events).await.unwrap());
     waiting.await.unwrap().unwrap();
-    // Also of the second of two that were told at once.
-    store.grown(Log::Events, told[0]).await.unwrap();
+    // The second event of the same append counts, too.
+    store.grown(StoreLog::Events, events[0]).await.unwrap();
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(Log::Events, told[1]).await })
+        tokio::spawn(async move { store.grown(StoreLog::Events, events[1]).await })
     };
-    // What tells nothing wakes nobody for good.
+    // A record without events does not end the wait.
     store.append(&claim, record("l", "v"), Vec::new()).await.unwrap();
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -160,7 +161,7 @@ pub(crate) async fn whoever_waits_for_more_hears_of_it(store: Any) {
     waiting.await.unwrap().unwrap();
     let waiting = {
         let store = store.clone();
-        tokio::spawn(async move { store.grown(Log::Audit, 0).await })
+        tokio::spawn(async move { store.grown(StoreLog::Audit, 0).await })
     };
     let entry = NewAuditEntry {
         actor: "a".into(),
@@ -172,34 +173,34 @@ pub(crate) async fn whoever_waits_for_more_hears_of_it(store: Any) {
     waiting.await.unwrap().unwrap();
 }
 
-pub(crate) async fn what_is_not_there_is_said_so(store: Any) {
-    let nobody: RunId = "debate-nobody".parse().unwrap();
-    let claim = Lease { run: nobody.clone(), epoch: 1 };
+pub(crate) async fn missing_runs_and_artifacts_are_reported(store: Any) {
+    let unknown: RunId = "debate-unknown".parse().unwrap();
+    let claim = Lease { run: unknown.clone(), epoch: 1 };
     let missing = |error: StoreError| {
-        assert!(matches!(&error, StoreError::NoSuchRun(id) if *id == nobody), "{error}");
+        assert!(matches!(&error, StoreError::NoSuchRun(id) if *id == unknown), "{error}");
     };
-    missing(store.run(&nobody).await.unwrap_err());
-    missing(store.claim(&nobody, "me", None).await.unwrap_err());
-    missing(store.records(&nobody).await.unwrap_err());
-    assert_eq!(store.events(of(&nobody)).await.unwrap(), []);
+    missing(store.run(&unknown).await.unwrap_err());
+    missing(store.claim(&unknown, "me", None).await.unwrap_err());
+    missing(store.records(&unknown).await.unwrap_err());
+    assert_eq!(store.events(of(&unknown)).await.unwrap(), []);
     missing(store.remove_run(&claim).await.unwrap_err());
-    missing(store.artifacts(&nobody).await.unwrap_err());
-    missing(store.put_artifact(&nobody, "a", vec![]).await.unwrap_err());
+    missing(store.artifacts(&unknown).await.unwrap_err());
+    missing(store.put_artifact(&unknown, "a", vec![]).await.unwrap_err());
     missing(store.append(&claim, record("a", "b"), vec![]).await.unwrap_err());
     let id = ArtifactId::of(b"nothing");
     let error = store.artifact(id).await.unwrap_err();
     assert_eq!(error.to_string(), format!("there is no artifact `{id}`"));
 }
 
-pub(crate) async fn a_later_claim_fences_an_earlier_one(store: Any) {
+pub(crate) async fn later_claim_fences_the_earlier_one(store: Any) {
     let first = claimed(&store, "one").await;
     store.append(&first, record("a", "1"), vec![event("a")]).await.unwrap();
-    // Whoever has not seen this claim does not come past it.
-    let unseen = store.claim(&first.run, "you", Some(first.epoch - 1)).await.unwrap_err();
-    assert!(matches!(unseen, StoreError::Fenced(_)), "{unseen}");
+    // A claim based on an older epoch fails.
+    let stale = store.claim(&first.run, "you", Some(first.epoch - 1)).await.unwrap_err();
+    assert!(matches!(stale, StoreError::Fenced(_)), "{stale}");
     let second = store.claim(&first.run, "you", Some(first.epoch)).await.unwrap();
-    let unseen = store.remove_run(&first).await.unwrap_err();
-    assert!(matches!(unseen, StoreError::Fenced(_)), "{unseen}");
+    let stale = store.remove_run(&first).await.unwrap_err();
+    assert!(matches!(stale, StoreError::Fenced(_)), "{stale}");
     assert!(second.epoch > first.epoch);
     assert_eq!(store.run(&first.run).await.unwrap().holder.as_deref(), Some("you"));
     let fenced = |error: StoreError| assert!(matches!(error, StoreError::Fenced(_)), "{error}");
@@ -212,23 +213,24 @@ pub(crate) async fn a_later_claim_fences_an_earlier_one(store: Any) {
     assert_eq!(store.records(&first.run).await.unwrap(), [record("a", "1"), record("b", "3")]);
 }
 
-pub(crate) async fn calls_are_noted_by_epoch_and_fenced_before_they_are_sent(store: Any) {
+pub(crate) async fn calls_are_stored_by_epoch_and_fenced_before_sending(store: Any) {
     let first = claimed(&store, "one").await;
-    let noted = |how, tokens| Noted { how, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
+    let noted =
+        |how, tokens| StoredCall { how, tokens, cost: Cost::Known(Money::from_nanos(tokens)) };
     assert_eq!(store.calls(&first.run).await.unwrap(), []);
     for number in 1..=3 {
         store.note_call(&first, number, noted(CallState::Sent, 100 + number)).await.unwrap();
     }
-    let unpriced = Noted { cost: Cost::Unknown, ..noted(CallState::Answered, 7) };
+    let unpriced = StoredCall { cost: Cost::Unknown, ..noted(CallState::Answered, 7) };
     store.note_call(&first, 2, unpriced).await.unwrap();
     let second = store.claim(&first.run, "you", None).await.unwrap();
-    // An earlier holder sends nothing more, and may still say how its calls ended.
+    // An earlier lease holder can send no more calls, but can still store how its calls ended.
     let fenced = store.note_call(&first, 4, noted(CallState::Sent, 104)).await.unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced(_)), "{fenced}");
     store.note_call(&first, 3, noted(CallState::Lost, 103)).await.unwrap();
     store.note_call(&second, 1, noted(CallState::Sent, 201)).await.unwrap();
     let mut calls = store.calls(&first.run).await.unwrap();
-    // A refused note may be kept: it counts as sent.
+    // A store may keep the refused call, which then counts as sent.
     calls.retain(|(_, noted)| noted.tokens != 104);
     calls.sort_by_key(|(epoch, noted)| (*epoch, noted.tokens));
     let (one, two) = (first.epoch, second.epoch);
@@ -247,7 +249,7 @@ pub(crate) async fn calls_are_noted_by_epoch_and_fenced_before_they_are_sent(sto
     assert!(matches!(gone, StoreError::NoSuchRun(_)), "{gone}");
 }
 
-pub(crate) async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
+pub(crate) async fn failed_run_can_be_claimed_again_and_done_run_cannot(store: Any) {
     let claim = claimed(&store, "one").await;
     store.finish(&claim, Ending::Failed { error: "no key".into() }, vec![]).await.unwrap();
     let run = store.run(&claim.run).await.unwrap();
@@ -266,7 +268,7 @@ pub(crate) async fn a_run_ends_once_or_is_taken_up_again(store: Any) {
     assert_eq!(error.to_string(), format!("the run `{}` is done", claim.run));
 }
 
-pub(crate) async fn a_key_is_written_once(store: Any) {
+pub(crate) async fn journal_key_is_written_once(store: Any) {
     let claim = claimed(&store, "one").await;
     let tasks = (0..32).map(|number| {
         let (store, claim) = (store.clone(), claim.clone());
@@ -287,20 +289,20 @@ pub(crate) async fn a_key_is_written_once(store: Any) {
     assert!(seen.iter().all(|record| *record == winners[0]));
     assert_eq!(store.records(&claim.run).await.unwrap(), winners);
     assert_eq!(event_names(&store, of(&claim.run)).await, ["won"]);
-    // Another run has keys of its own.
+    // Another run can use the same key.
     let other = claimed(&store, "two").await;
     assert_eq!(ids(store.append(&other, record("same/key", "x"), vec![]).await.unwrap()), [0; 0]);
 }
 
-pub(crate) async fn records_come_back_as_they_were(store: Any) {
+pub(crate) async fn records_are_read_as_written(store: Any) {
     let claim = claimed(&store, "one").await;
     let mut failed = record("b", "x");
-    failed.outcome = Outcome::Failed("{\"kind\":\"timeout\"}".into());
-    let mut unasked = record("a", "y");
-    unasked.request = Fingerprint::NONE;
+    failed.outcome = EffectOutcome::Failed("{\"kind\":\"timeout\"}".into());
+    let mut without_request = record("a", "y");
+    without_request.request = Fingerprint::NONE;
     let odd = record("c", "\u{0} \u{1f600} \u{fffd} \n \" '; DROP TABLE runs; --");
     let large = record("d", &"long ".repeat(100_000));
-    let written = [failed, unasked, odd, large];
+    let written = [failed, without_request, odd, large];
     for record in &written {
         store.append(&claim, record.clone(), vec![]).await.unwrap();
     }
@@ -328,15 +330,15 @@ pub(crate) async fn event_ids_increase_over_all_runs(store: Any) {
     assert_eq!(event_names(&store, of(&two.run)).await, ["a1", "b1", "a3", "b3"]);
     let after = EventQuery { after: all[2], ..of(&two.run) };
     assert_eq!(event_names(&store, after).await, ["b1", "a3", "b3"]);
-    let nobody = "debate-aaaaaaaa".parse().unwrap();
-    let both = EventQuery { runs: vec![one.run.clone(), nobody, two.run.clone()], ..whole() };
+    let unknown = "debate-aaaaaaaa".parse().unwrap();
+    let both = EventQuery { runs: vec![one.run.clone(), unknown, two.run.clone()], ..whole() };
     assert_eq!(event_names(&store, both).await, names);
     assert!(store.last_event().await.unwrap() >= all[7]);
     let some = EventQuery { after: all[1], limit: 3, ..whole() };
     assert_eq!(event_names(&store, some).await, ["a1", "b1", "a2"]);
     let first = &store.events(EventQuery { limit: 1, ..whole() }).await.unwrap()[0];
     assert_eq!((&first.run, &first.payload), (&one.run, &json!({"name": "a0"})));
-    // Ids are never used again.
+    // Ids are never reused.
     for claim in [one, two] {
         let last = store.last_event().await.unwrap();
         store.remove_run(&claim).await.unwrap();
@@ -350,7 +352,7 @@ pub(crate) async fn event_ids_increase_over_all_runs(store: Any) {
     assert!(store.events(whole()).await.unwrap().is_empty());
 }
 
-pub(crate) async fn a_run_is_stopped_whoever_has_it(store: Any) {
+pub(crate) async fn stop_cancels_a_running_run_and_fences_its_holder(store: Any) {
     let claim = claimed(&store, "one").await;
     let stopped = store.stop(&claim, "enough", vec![event("end")]).await;
     stopped.unwrap();
@@ -358,7 +360,7 @@ pub(crate) async fn a_run_is_stopped_whoever_has_it(store: Any) {
     assert_eq!((run.status, run.error.as_deref()), (RunStatus::Cancelled, Some("enough")));
     let late = store.append(&claim, record("k", "x"), vec![]).await;
     assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
-    // Not twice, and not what has ended otherwise.
+    // A cancelled or failed run cannot be stopped.
     let again = Lease { epoch: run.epoch, ..claim.clone() };
     assert!(matches!(store.stop(&again, "more", vec![]).await, Err(StoreError::Fenced(_))));
     let other = claimed(&store, "two").await;
@@ -368,21 +370,22 @@ pub(crate) async fn a_run_is_stopped_whoever_has_it(store: Any) {
     assert_eq!(event_names(&store, EventQuery::default()).await, ["end"]);
 }
 
-pub(crate) async fn a_step_can_have_many_events(store: Any) {
+pub(crate) async fn step_with_2500_events_is_stored_in_order(store: Any) {
     let claim = claimed(&store, "one").await;
-    let events: Vec<Event> = (0..2500).map(|number| Event::new("tick", json!(number))).collect();
+    let events: Vec<GraphEvent> =
+        (0..2500).map(|number| GraphEvent::new("tick", json!(number))).collect();
     let ids = ids(store.append(&claim, record("a", "b"), events).await.unwrap());
     assert!(ids.is_sorted_by(|a, b| a < b));
-    let told = store.events(of(&claim.run)).await.unwrap();
-    assert_eq!(told.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
-    let numbers: Vec<u64> = told.iter().map(|event| event.payload.as_u64().unwrap()).collect();
+    let stored = store.events(of(&claim.run)).await.unwrap();
+    assert_eq!(stored.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
+    let numbers: Vec<u64> = stored.iter().map(|event| event.payload.as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..2500).collect::<Vec<u64>>());
     let rest = EventQuery { after: ids[1700], limit: 500, ..of(&claim.run) };
     let rest = store.events(rest).await.unwrap();
     assert_eq!((rest.len(), rest[0].id, rest[499].id), (500, ids[1701], ids[2200]));
 }
 
-pub(crate) async fn many_writers_lose_nothing(store: Any) {
+pub(crate) async fn concurrent_writers_lose_no_records(store: Any) {
     let mut tasks = Vec::new();
     for number in 0..8 {
         let store = store.clone();
@@ -404,8 +407,8 @@ pub(crate) async fn many_writers_lose_nothing(store: Any) {
     assert_eq!(store.events(EventQuery::default()).await.unwrap().len(), 400);
 }
 
-/// Whoever follows several runs and asks for what came after the last that they saw gets all, once and in order.
-pub(crate) async fn several_runs_are_followed_without_a_gap(store: Any) {
+/// A client that follows several runs by the last event id it has seen gets every event once and in order.
+pub(crate) async fn events_of_several_runs_are_followed_without_gaps(store: Any) {
     const STEPS: usize = 60;
     let mut runs = Vec::new();
     let mut writing = tokio::task::JoinSet::new();
@@ -422,13 +425,13 @@ pub(crate) async fn several_runs_are_followed_without_a_gap(store: Any) {
     }
     let mut seen = Vec::new();
     while seen.len() < 3 * STEPS {
-        let over = writing.is_empty();
+        let all_written = writing.is_empty();
         let after = seen.last().copied().unwrap_or_default();
         let query = EventQuery { runs: runs.clone(), after, limit: 0 };
-        let told: Vec<u64> = store.events(query).await.unwrap().iter().map(|one| one.id).collect();
-        assert!(!over || !told.is_empty(), "{} of {}", seen.len(), 3 * STEPS);
-        assert!(told.iter().all(|id| *id > after));
-        seen.extend(told);
+        let new: Vec<u64> = store.events(query).await.unwrap().iter().map(|one| one.id).collect();
+        assert!(!all_written || !new.is_empty(), "{} of {}", seen.len(), 3 * STEPS);
+        assert!(new.iter().all(|id| *id > after));
+        seen.extend(new);
         while let Some(done) = writing.try_join_next() {
             done.unwrap();
         }
@@ -436,7 +439,7 @@ pub(crate) async fn several_runs_are_followed_without_a_gap(store: Any) {
     assert!(seen.is_sorted_by(|one, next| one < next));
 }
 
-pub(crate) async fn artifacts_are_kept_by_content(store: Any) {
+pub(crate) async fn artifacts_are_shared_by_content_until_unused(store: Any) {
     let (first, second) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let (one, two) = (first.run.clone(), second.run.clone());
     let bytes = vec![0, 159, 146, 150];
@@ -448,25 +451,25 @@ pub(crate) async fn artifacts_are_kept_by_content(store: Any) {
     let names: Vec<(String, u64)> =
         store.artifacts(&one).await.unwrap().into_iter().map(|a| (a.name, a.bytes)).collect();
     assert_eq!(names, [("move.md".to_owned(), 4), ("note.md".to_owned(), 6)]);
-    // A run can be born with some.
-    let born = NewRun { artifacts: vec![("move.md".into(), bytes.clone())], ..new_run("three") };
-    let three = store.create_run(born, "me").await.unwrap().1;
+    // A run can be created with artifacts.
+    let new = NewRun { artifacts: vec![("move.md".into(), bytes.clone())], ..new_run("three") };
+    let three = store.create_run(new, "me").await.unwrap().1;
     assert_eq!(store.artifacts(&three.run).await.unwrap()[0].id, id);
     store.remove_run(&three).await.unwrap();
     store.remove_run(&first).await.unwrap();
-    assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run has it still");
+    assert_eq!(store.artifact(id).await.unwrap(), bytes, "the other run still uses it");
     assert!(store.artifact(replaced).await.is_err());
     store.remove_run(&second).await.unwrap();
     assert!(store.artifact(id).await.is_err());
 }
 
-pub(crate) async fn what_was_stopped_and_then_removed_takes_nothing_more(store: Any) {
+pub(crate) async fn stopped_and_removed_run_rejects_writes(store: Any) {
     let holder = claimed(&store, "short-lived").await;
     store.append(&holder, record("a", "1"), vec![]).await.unwrap();
     store.stop(&holder, "enough", vec![event("end")]).await.unwrap();
     let epoch = store.run(&holder.run).await.unwrap().epoch;
     store.remove_run(&Lease { run: holder.run.clone(), epoch }).await.unwrap();
-    // Whoever held it has heard of neither.
+    // The lease holder knows of neither, and still writes.
     let large = "x".repeat(200_000);
     for late in [record("b", "2"), record("c", &large)] {
         let error = store.append(&holder, late, vec![event("late")]).await.unwrap_err();
@@ -480,7 +483,7 @@ pub(crate) async fn what_was_stopped_and_then_removed_takes_nothing_more(store: 
     assert_eq!(event_names(&store, EventQuery::default()).await, Vec::<String>::new());
 }
 
-pub(crate) async fn a_removed_run_leaves_the_others_alone(store: Any) {
+pub(crate) async fn removing_a_run_keeps_other_runs(store: Any) {
     let (one, two) = (claimed(&store, "one").await, claimed(&store, "two").await);
     let long = "x".repeat(200_000);
     for claim in [&one, &two] {
@@ -491,14 +494,14 @@ pub(crate) async fn a_removed_run_leaves_the_others_alone(store: Any) {
     assert!(store.run(&one.run).await.is_err());
     assert_eq!(store.records(&two.run).await.unwrap(), [record("a", "b"), record("large", &long)]);
     assert_eq!(event_names(&store, EventQuery::default()).await, ["e"]);
-    // Whoever still worked on it is stopped.
+    // Later writes of the removed run's lease holder fail.
     let error = store.append(&one, record("c", "d"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::NoSuchRun(_)), "{error}");
     let log = store.audit_log(AuditQuery::default()).await.unwrap();
     assert_eq!((log.len(), log[0].subject.as_str()), (1, one.run.as_str()));
 }
 
-pub(crate) async fn the_audit_log_is_one_chain(store: Any) {
+pub(crate) async fn audit_log_is_one_chain(store: Any) {
     let tasks = (0..20).map(|number| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -540,21 +543,21 @@ impl State for Sum {
 #[error("broken")]
 struct Broken;
 
-/// Adds up three answers; the third cannot be had the first time.
-async fn adds(context: Context<Sum>, there: bool) -> Result<Vec<u64>, NodeError> {
+/// Adds the values of three effects. The third effect fails unless `succeeds` is set.
+async fn adds(context: Context<Sum>, succeeds: bool) -> Result<Vec<u64>, NodeError> {
     let mut sum = Vec::new();
     for step in 1..=3u64 {
-        let call = async { if step < 3 || there { Ok(step * 100) } else { Err(Broken) } };
-        let tell = |value: &u64| vec![Event::new("added", json!(value))];
+        let call = async { if step < 3 || succeeds { Ok(step * 100) } else { Err(Broken) } };
+        let events = |value: &u64| vec![GraphEvent::new("added", json!(value))];
         let key = format!("step-{step}");
-        sum.push(context.effect(&key, || Fingerprint::from_bytes([1; 32]), call, tell).await?);
+        sum.push(context.effect(&key, || Fingerprint::from_bytes([1; 32]), call, events).await?);
     }
     Ok(sum)
 }
 
-pub(crate) async fn a_graph_goes_on_where_it_was(store: Any) {
-    let graph = |there| {
-        let body = move |context| adds(context, there);
+pub(crate) async fn graph_resumes_from_its_journal(store: Any) {
+    let graph = |succeeds| {
+        let body = move |context| adds(context, succeeds);
         Graph::builder("add").node("add", body).start("add").edge("add", END).compile().unwrap()
     };
     let run: Run = store.create_run(new_run("sum"), "me").await.unwrap().0;
@@ -577,15 +580,15 @@ pub(crate) async fn a_graph_goes_on_where_it_was(store: Any) {
     assert!(matches!(error, StoreError::Fenced(_)));
 }
 
-/// Runs one of the above against a fresh store, and what has to live as long as it.
-pub(crate) fn check<Kept, F: Future<Output = ()>>(
-    open: impl Future<Output = (Kept, Any)>,
+/// Runs one conformance test against a fresh store. `open` also returns a guard that must live as long as the store.
+pub(crate) fn check<Guard, F: Future<Output = ()>>(
+    open: impl Future<Output = (Guard, Any)>,
     behaviour: fn(Any) -> F,
 ) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let (_kept, store) = open.await;
+        let (_guard, store) = open.await;
         behaviour(store).await;
     });
 }
@@ -603,31 +606,31 @@ macro_rules! conformance {
     };
 }
 
-/// All of the above, after whatever else a macro is told.
+/// Calls the macro `$then` with the given arguments, followed by the list of all conformance tests.
 macro_rules! with_all {
-    ($then:ident, $($told:tt)*) => {
+    ($then:ident, $($arguments:tt)*) => {
         $then!(
-            $($told)*,
+            $($arguments)*,
             [
-                runs_are_kept_and_found,
-                what_is_asked_for_twice_is_made_once,
-                whoever_waits_for_more_hears_of_it,
-                what_is_not_there_is_said_so,
-                a_later_claim_fences_an_earlier_one,
-                what_was_stopped_and_then_removed_takes_nothing_more,
-                calls_are_noted_by_epoch_and_fenced_before_they_are_sent,
-                a_run_ends_once_or_is_taken_up_again,
-                a_key_is_written_once,
-                records_come_back_as_they_were,
+                runs_are_stored_and_filtered,
+                idempotency_key_creates_one_run,
+                grown_waits_for_new_events_and_audit_entries,
+                missing_runs_and_artifacts_are_reported,
+                later_claim_fences_the_earlier_one,
+                stopped_and_removed_run_rejects_writes,
+                calls_are_stored_by_epoch_and_fenced_before_sending,
+                failed_run_can_be_claimed_again_and_done_run_cannot,
+                journal_key_is_written_once,
+                records_are_read_as_written,
                 event_ids_increase_over_all_runs,
-                a_run_is_stopped_whoever_has_it,
-                a_step_can_have_many_events,
-                many_writers_lose_nothing,
-                several_runs_are_followed_without_a_gap,
-                artifacts_are_kept_by_content,
-                a_removed_run_leaves_the_others_alone,
-                the_audit_log_is_one_chain,
-                a_graph_goes_on_where_it_was,
+                stop_cancels_a_running_run_and_fences_its_holder,
+                step_with_2500_events_is_stored_in_order,
+                concurrent_writers_lose_no_records,
+                events_of_several_runs_are_followed_without_gaps,
+                artifacts_are_shared_by_content_until_unused,
+                removing_a_run_keeps_other_runs,
+                audit_log_is_one_chain,
+                graph_resumes_from_its_journal,
             ]
         );
     };

@@ -1,18 +1,18 @@
-//! What only a file can get wrong.
+//! Tests of the SQLite file: permissions, damage, formats, and access by several processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_graph::{Appended, Event, Key, Outcome, Record};
-use assize_run::{Lease, Log, NewRun, RunFilter, RunKind, Store, StoreError};
+use assize_graph::{Appended, EffectKey, EffectOutcome, EffectRecord, GraphEvent};
+use assize_run::{Lease, NewRun, RunFilter, RunKind, Store, StoreError, StoreLog};
 use assize_store::{Access, Durability, SqliteStore};
 use assize_types::Fingerprint;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A store in a folder that lives as long as it.
+/// A new store, with the temporary folder that contains it.
 pub(crate) fn fresh() -> (TempDir, Arc<dyn Store>) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder.path().join("some/where/store.db")).unwrap();
@@ -43,18 +43,18 @@ async fn fill(store: &SqliteStore, records: usize) -> Lease {
     let mut random = fastrand::Rng::with_seed(7);
     for number in 0..records {
         let mut noise = || random.alphanumeric();
-        // Noise, which nothing makes smaller.
+        // Random text, which does not compress well.
         let noise: String = std::iter::repeat_with(&mut noise).take(600).collect();
-        let outcome = Outcome::Done(format!("\"{noise}\""));
-        let key = Key::new(&format!("k{number}")).unwrap();
-        let record = Record { key, request: Fingerprint::NONE, outcome };
+        let outcome = EffectOutcome::Done(format!("\"{noise}\""));
+        let key = EffectKey::new(&format!("k{number}")).unwrap();
+        let record = EffectRecord { key, request: Fingerprint::NONE, outcome };
         store.append(&claim, record, vec![]).await.unwrap();
     }
     claim
 }
 
 #[tokio::test]
-async fn the_file_is_for_its_owner_alone_and_is_one_file_when_closed() {
+async fn store_is_readable_by_its_owner_only_and_one_file_when_closed() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("deep/store.db");
     let store = open(&path).unwrap();
@@ -69,7 +69,7 @@ async fn the_file_is_for_its_owner_alone_and_is_one_file_when_closed() {
 }
 
 #[test]
-fn what_is_no_store_is_left_as_it_is() {
+fn file_that_is_not_a_store_is_rejected_and_not_changed() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("notes.txt");
     fs::write(&path, "Dear diary, ".repeat(1000)).unwrap();
@@ -92,7 +92,7 @@ fn what_is_no_store_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_future_is_refused() {
+async fn newer_format_is_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     fill(&open(&path).unwrap(), 1).await;
@@ -111,7 +111,7 @@ async fn store_of_an_older_format_opens_with_its_runs() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("store.db");
         let claim = fill(&open(&path).unwrap(), 3).await;
-        // Format 4 had one table more.
+        // Format 4 had one more table.
         let db = rusqlite::Connection::open(&path).unwrap();
         db.execute_batch(
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, \
@@ -128,7 +128,7 @@ async fn store_of_an_older_format_opens_with_its_runs() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_recognised_and_the_rest_stays_readable() {
+async fn damaged_file_is_reported_and_intact_parts_stay_readable() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let claim = fill(&open(&path).unwrap(), 200).await;
@@ -146,7 +146,7 @@ async fn a_damaged_file_is_recognised_and_the_rest_stays_readable() {
     assert!(error.hint().unwrap().contains("keep a copy"));
     drop(store);
 
-    // Cut off: as soon as what is missing is wanted.
+    // A truncated file fails as soon as a missing page is read.
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let outcome = match open(&path) {
         Ok(store) => store.records(&claim.run).await.map(drop),
@@ -160,7 +160,7 @@ async fn a_damaged_file_is_recognised_and_the_rest_stays_readable() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_is_damage() {
+async fn unreadable_record_is_reported_as_damage() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let claim = fill(&open(&path).unwrap(), 2).await;
@@ -172,23 +172,23 @@ async fn a_record_that_cannot_be_read_is_damage() {
 }
 
 #[tokio::test]
-async fn a_writer_waits_for_another_process() {
+async fn writer_waits_for_another_process() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = Arc::new(open(&path).unwrap());
     let claim = fill(&store, 0).await;
-    // Somebody else is in the middle of writing.
+    // Another connection is in the middle of a write transaction.
     let mut other = rusqlite::Connection::open(&path).unwrap();
     let writing =
         other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    let key = Key::new("k").unwrap();
-    let outcome = Outcome::Done("1".into());
-    let record = Record { key, request: Fingerprint::NONE, outcome };
+    let key = EffectKey::new("k").unwrap();
+    let outcome = EffectOutcome::Done("1".into());
+    let record = EffectRecord { key, request: Fingerprint::NONE, outcome };
     let appending = tokio::spawn({
         let (store, claim, record) = (store.clone(), claim.clone(), record.clone());
         async move { store.append(&claim, record, vec![]).await }
     });
-    // Reading goes on, and nothing of ours is written in the meantime.
+    // Reads still work, and our write has not happened yet.
     for _ in 0..20 {
         assert_eq!(store.records(&claim.run).await.unwrap(), []);
     }
@@ -199,7 +199,7 @@ async fn a_writer_waits_for_another_process() {
 }
 
 #[tokio::test]
-async fn a_removed_run_gives_its_room_back() {
+async fn removing_a_run_shrinks_the_file_and_erases_its_data() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path).unwrap();
@@ -212,20 +212,20 @@ async fn a_removed_run_gives_its_room_back() {
     let left = fs::read(&path).unwrap();
     assert!(left.len() as u64 * 4 < full, "{} of {full} bytes are left", left.len());
     let title = "a title".as_bytes();
-    assert!(!left.windows(title.len()).any(|bytes| bytes == title), "not even a trace is left");
+    assert!(!left.windows(title.len()).any(|bytes| bytes == title), "the title was not erased");
 }
 
 #[tokio::test]
-async fn equal_large_bodies_are_kept_once() {
+async fn equal_large_bodies_are_stored_once() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     let store = open(&path).unwrap();
     let claim = fill(&store, 0).await;
     let body = format!("\"{}\"", "long ".repeat(200_000));
     for number in 0..5 {
-        let key = Key::new(&format!("k{number}")).unwrap();
-        let outcome = Outcome::Done(body.clone());
-        let record = Record { key, request: Fingerprint::NONE, outcome };
+        let key = EffectKey::new(&format!("k{number}")).unwrap();
+        let outcome = EffectOutcome::Done(body.clone());
+        let record = EffectRecord { key, request: Fingerprint::NONE, outcome };
         store.append(&claim, record, vec![]).await.unwrap();
     }
     assert_eq!(store.records(&claim.run).await.unwrap().len(), 5);
@@ -235,7 +235,7 @@ async fn equal_large_bodies_are_kept_once() {
 }
 
 #[tokio::test]
-async fn a_store_opened_to_read_is_not_written_to() {
+async fn store_opened_for_reading_is_not_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     assert!(matches!(
@@ -243,7 +243,7 @@ async fn a_store_opened_to_read_is_not_written_to() {
         StoreError::Unopened { .. }
     ));
     assert!(!path.exists());
-    // As a process leaves it that was killed before it had made anything.
+    // A process that is killed before it creates the tables leaves an empty file.
     fs::write(&path, "").unwrap();
     assert!(matches!(
         SqliteStore::open(&path, Access::Read).unwrap_err(),
@@ -257,10 +257,10 @@ async fn a_store_opened_to_read_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn two_stores_on_one_file_see_each_others_work() {
+async fn stores_on_one_file_see_each_others_writes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
-    // Opened at once: one makes the tables, the other waits.
+    // Opened concurrently: one creates the tables, the others wait.
     let threads = [0, 1, 2, 3].map(|_| {
         let path = path.clone();
         std::thread::spawn(move || open(&path).unwrap())
@@ -269,22 +269,22 @@ async fn two_stores_on_one_file_see_each_others_work() {
     let claim = fill(&stores[0], 5).await;
     assert_eq!(stores[1].records(&claim.run).await.unwrap().len(), 5);
     let later = stores[2].claim(&claim.run, "you", None).await.unwrap();
-    let record = |key: &str| Record {
-        key: Key::new(key).unwrap(),
+    let record = |key: &str| EffectRecord {
+        key: EffectKey::new(key).unwrap(),
         request: Fingerprint::NONE,
-        outcome: Outcome::Done("1".into()),
+        outcome: EffectOutcome::Done("1".into()),
     };
     let error = stores[0].append(&claim, record("x"), vec![]).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced(_)), "{error}");
     stores[3].append(&later, record("x"), vec![]).await.unwrap();
-    // Whoever waits for events hears of those, too, that somebody else wrote.
+    // `grown` also returns for events that another store wrote.
     let last = stores[1].last_event().await.unwrap();
-    let told = vec![Event::new("told", Value::Null)];
+    let events = vec![GraphEvent::new("written", Value::Null)];
     let (grown, appended) = tokio::join!(
-        stores[1].grown(Log::Events, last),
-        stores[3].append(&later, record("y"), told)
+        stores[1].grown(StoreLog::Events, last),
+        stores[3].append(&later, record("y"), events)
     );
     grown.unwrap();
-    let Appended::Recorded { event_ids } = appended.unwrap() else { panic!("it was there") };
+    let Appended::Recorded { event_ids } = appended.unwrap() else { panic!("key exists") };
     assert_eq!(stores[1].last_event().await.unwrap(), event_ids[0]);
 }

@@ -1,6 +1,6 @@
-//! The store: what every store must do, and what only a file can get wrong.
+//! Tests of the SQLite store: the conformance tests of every store, and tests of its file.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 #[macro_use]
 mod conformance;

@@ -1,9 +1,9 @@
-//! A cache of prompts, by the rules that Anthropic's documentation states.
+//! Simulated prompt cache, by the rules in Anthropic's documentation.
 //!
-//! Tools come first, then the system text, then the messages. A request may mark up to four ends of blocks;
-//! what comes before a mark is written if it has enough tokens, and read if it, or what comes before one of
-//! the twenty blocks up to it, was written before by a request whose answer has begun. What nobody reads for
-//! five minutes is gone.
+//! The order of a prompt is tools, system text, messages. A request may set up to four breakpoints at the ends of
+//! blocks. The prefix before a breakpoint is written if it has enough tokens. It is read if it, or a prefix that ends
+//! at one of the twenty blocks before the breakpoint, was written by a request whose answer has started. Entries that
+//! are not read for five minutes expire.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,53 +11,53 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The shortest prefix that is cached, in tokens, for the models that ask for most.
-const MINIMUM: u64 = 4096;
+/// Minimum length of a cached prefix in tokens, for the models with the highest minimum.
+const MIN_PREFIX: u64 = 4096;
 
-const KEPT: Duration = Duration::from_secs(5 * 60);
+const LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// How many blocks before a mark are looked at.
+/// How many blocks before a breakpoint are searched for a cached prefix.
 const LOOK_BACK: usize = 20;
 
-/// The input tokens of a request, as they are charged.
+/// Charged input tokens of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Billed {
-    /// All of them.
+pub struct BilledTokens {
+    /// All input tokens.
     pub input: u64,
-    /// Those that were read from the cache.
+    /// Tokens read from the cache.
     pub cached: u64,
-    /// Those that were written to it.
+    /// Tokens written to the cache.
     pub written: u64,
 }
 
-impl Billed {
-    /// What they cost, in tokens at the plain price: reading is a tenth of it, writing a quarter more.
+impl BilledTokens {
+    /// Cost in tokens at the base price: cache reads cost a tenth of it, cache writes a quarter more.
     pub fn cost(self) -> f64 {
         let plain = self.input - self.cached - self.written;
         plain as f64 + self.cached as f64 * 0.1 + self.written as f64 * 1.25
     }
 }
 
-impl std::ops::AddAssign for Billed {
-    fn add_assign(&mut self, other: Billed) {
+impl std::ops::AddAssign for BilledTokens {
+    fn add_assign(&mut self, other: BilledTokens) {
         self.input += other.input;
         self.cached += other.cached;
         self.written += other.written;
     }
 }
 
-/// What a provider has cached.
+/// Prompt cache of a provider.
 #[derive(Debug, Default)]
 pub struct PromptCache {
-    /// The hash of a prefix, whether it can be read yet, and until when it is kept.
+    /// By the hash of a prefix: whether it can be read yet, and when it expires.
     entries: HashMap<u64, (bool, Instant)>,
 }
 
-/// The prefixes that a request has written, for when its answer begins.
+/// Prefixes that a request has written; they become readable when its answer starts.
 #[derive(Debug, Clone, Default)]
-pub struct Written(Vec<u64>);
+pub struct WrittenPrefixes(Vec<u64>);
 
-/// The end of one block: what it and all before it come to.
+/// End of one block: hash and tokens of the prompt up to there.
 struct End {
     prefix: u64,
     tokens: u64,
@@ -66,7 +66,7 @@ struct End {
 
 impl PromptCache {
     /// Charges a request to the Messages API.
-    pub fn bill(&mut self, body: &Value, now: Instant) -> (Billed, Written) {
+    pub fn bill(&mut self, body: &Value, now: Instant) -> (BilledTokens, WrittenPrefixes) {
         self.entries.retain(|_, (_, until)| *until > now);
         let ends = ends(body);
         let input = ends.last().map_or(0, |end| end.tokens);
@@ -78,28 +78,28 @@ impl PromptCache {
             hit = ends[near].iter().rfind(readable).or(hit);
         }
         if let Some((_, until)) = hit.and_then(|end| self.entries.get_mut(&end.prefix)) {
-            *until = now + KEPT;
+            *until = now + LIFETIME;
         }
         let cached = hit.map_or(0, |end| end.tokens);
-        let new = ends.iter().filter(|end| end.marked && end.tokens >= MINIMUM.max(cached + 1));
+        let new = ends.iter().filter(|end| end.marked && end.tokens >= MIN_PREFIX.max(cached + 1));
         let mut written = (0, Vec::new());
         for end in new {
             written.0 = end.tokens - cached;
             written.1.push(end.prefix);
-            self.entries.entry(end.prefix).or_insert((false, now + KEPT));
+            self.entries.entry(end.prefix).or_insert((false, now + LIFETIME));
         }
-        (Billed { input, cached, written: written.0 }, Written(written.1))
+        (BilledTokens { input, cached, written: written.0 }, WrittenPrefixes(written.1))
     }
 
-    /// The answer to a request has begun: from now on, others can read what it wrote.
-    pub fn begun(&mut self, written: &Written, now: Instant) {
-        self.entries.extend(written.0.iter().map(|prefix| (*prefix, (true, now + KEPT))));
+    /// Makes the prefixes of a request readable, because its answer has started.
+    pub fn begun(&mut self, written: &WrittenPrefixes, now: Instant) {
+        self.entries.extend(written.0.iter().map(|prefix| (*prefix, (true, now + LIFETIME))));
     }
 }
 
 fn ends(body: &Value) -> Vec<End> {
     let mut hasher = DefaultHasher::new();
-    // Another model, or another shape of the answer, shares nothing.
+    // Requests with another model or another output format share no prefix.
     body["model"].to_string().hash(&mut hasher);
     body["output_config"].to_string().hash(&mut hasher);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose blocks have so many tokens; those below zero are marked.
+    /// A request whose blocks have these numbers of tokens; a negative number sets a breakpoint.
     fn request(blocks: &[(&str, i64)]) -> Value {
         let block = |&(letter, tokens): &(&str, i64)| {
             let text = letter.repeat(4 * tokens.unsigned_abs() as usize);
@@ -141,33 +141,33 @@ mod tests {
         json!({"messages": [{"role": "user", "content": blocks.iter().map(block).collect::<Vec<_>>()}]})
     }
 
-    fn billed(input: u64, cached: u64, written: u64) -> Billed {
-        Billed { input, cached, written }
+    fn billed(input: u64, cached: u64, written: u64) -> BilledTokens {
+        BilledTokens { input, cached, written }
     }
 
     #[test]
-    fn what_is_marked_is_written_and_read_once_the_answer_has_begun() {
+    fn prefix_at_a_breakpoint_is_readable_after_the_answer_has_started() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         let mut first = request(&[("a", -5000), ("b", 10)]);
         let (bill, written) = cache.bill(&first, now);
         assert_eq!(bill, billed(5010, 0, 5000));
-        assert_eq!(cache.bill(&first, now).0, bill, "nobody has begun to answer yet");
+        assert_eq!(cache.bill(&first, now).0, bill, "the answer has not started yet");
         cache.begun(&written, now);
         assert_eq!(cache.bill(&first, now).0, billed(5010, 5000, 0));
-        // What follows is written, and what comes before it read.
+        // The cached prefix is read, and the rest is written.
         let more = request(&[("a", 5000), ("b", 10), ("c", -100), ("d", 7)]);
         assert_eq!(cache.bill(&more, now).0, billed(5117, 5000, 110));
-        // Another beginning shares nothing; without marks nothing is read.
+        // Another prefix shares nothing; without a breakpoint nothing is read.
         assert_eq!(cache.bill(&request(&[("z", 1), ("a", -5000)]), now).0, billed(5001, 0, 5001));
         assert_eq!(cache.bill(&request(&[("a", 5000), ("b", 10)]), now).0, billed(5010, 0, 0));
-        // Nor does another shape of the answer share anything.
+        // Another output format shares nothing, either.
         first["output_config"] = json!({"format": {}});
         assert_eq!(cache.bill(&first, now).0.cached, 0);
     }
 
     #[test]
-    fn short_old_and_far_prefixes_are_not_read() {
+    fn short_expired_and_distant_prefixes_are_not_read() {
         let mut cache = PromptCache::default();
         let now = Instant::now();
         assert_eq!(cache.bill(&request(&[("a", -4095)]), now).0, billed(4095, 0, 0));
@@ -181,8 +181,8 @@ mod tests {
         };
         assert_eq!(cache.bill(&followed_by(20), now).0.cached, 5000);
         assert_eq!(cache.bill(&followed_by(21), now).0.cached, 0);
-        let later = now + KEPT - Duration::from_secs(1);
-        assert_eq!(cache.bill(&request(&[("a", -5000)]), later).0.cached, 5000, "and is kept anew");
-        assert_eq!(cache.bill(&request(&[("a", -5000)]), later + KEPT).0.cached, 0);
+        let later = now + LIFETIME - Duration::from_secs(1);
+        assert_eq!(cache.bill(&request(&[("a", -5000)]), later).0.cached, 5000, "a read renews it");
+        assert_eq!(cache.bill(&request(&[("a", -5000)]), later + LIFETIME).0.cached, 0);
     }
 }

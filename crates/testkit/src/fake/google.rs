@@ -1,10 +1,10 @@
-//! Google's Gemini API.
+//! Checks requests to, and formats answers of, Google's Gemini API.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::rules::{ensure, strict};
-use super::{Answer, AnswerStop, Captured, KEY, Verdict, event, thirds};
+use super::{CapturedRequest, FakeAnswer, FakeStop, KEY, RequestFault, event, thirds};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -69,11 +69,11 @@ struct FunctionResponse {
     response: Value,
 }
 
-/// Keywords that the provider does not list as supported.
-const UNKNOWN: &[&str] =
+/// Schema keywords that the provider does not support.
+const UNSUPPORTED: &[&str] =
     &["pattern", "minLength", "maxLength", "const", "oneOf", "$schema", "multipleOf", "default"];
 
-pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
+pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     let verb = captured.path.strip_prefix("/v1beta/models/").and_then(|rest| rest.split_once(':'));
     let verb = verb.map(|(_, verb)| verb);
     ensure(
@@ -83,7 +83,7 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
     ensure(captured.header("authorization").is_none(), "two kinds of authorization")?;
     if captured.header("x-goog-api-key") != Some(KEY) {
         let message = "API key not valid. Please pass a valid API key.";
-        return Err(Verdict::Refuse(
+        return Err(RequestFault::Refuse(
             400,
             json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}),
         ));
@@ -96,23 +96,23 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
         let json = config.response_mime_type.as_deref() == Some("application/json");
         ensure(json, "a schema without its mime type")?;
         let text = schema.to_string();
-        for keyword in UNKNOWN {
+        for keyword in UNSUPPORTED {
             ensure(!text.contains(&format!("\"{keyword}\":")), format!("schema has `{keyword}`"))?;
         }
     }
     if let Some(system) = &body.system_instruction {
-        ensure(system.role.is_none() && !system.parts.is_empty(), "a bad system instruction")?;
+        ensure(system.role.is_none() && !system.parts.is_empty(), "an invalid system instruction")?;
     }
     let mut called: Vec<&str> = Vec::new();
     for (index, content) in body.contents.iter().enumerate() {
         let expected = if index % 2 == 0 { "user" } else { "model" };
         let role = content.role.as_deref();
-        ensure(role == Some(expected), format!("content {index} is of {role:?}"))?;
+        ensure(role == Some(expected), format!("content {index} has role {role:?}"))?;
         ensure(!content.parts.is_empty(), "a content without parts")?;
         let parts = content.parts.iter();
         let responses = parts.clone().filter_map(|part| part.function_response.as_ref());
         let responses: Vec<&str> = responses.map(|response| &*response.name).collect();
-        ensure(responses == called, "function responses do not answer the calls before them")?;
+        ensure(responses == called, "function responses do not match the calls before them")?;
         let calls = parts.filter_map(|part| part.function_call.as_ref());
         called = calls.map(|call| &*call.name).collect();
         for part in &content.parts {
@@ -121,26 +121,26 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
                 part.function_call.is_some(),
                 part.function_response.is_some(),
             ];
-            ensure(kinds.iter().filter(|is| **is).count() == 1, "a part of no or several kinds")?;
+            ensure(kinds.iter().filter(|is| **is).count() == 1, "a part needs exactly one kind")?;
             if let Some(call) = &part.function_call {
-                ensure(call.args.is_object(), "arguments are no object")?;
+                ensure(call.args.is_object(), "arguments are not an object")?;
                 let signed = part.thought_signature.is_some();
                 ensure(signed, "the thought signature of a call was not sent back")?;
             }
             if let Some(response) = &part.function_response {
-                ensure(response.response.is_object(), "a response is no object")?;
+                ensure(response.response.is_object(), "a response is not an object")?;
             }
         }
     }
     ensure(body.contents.len() % 2 == 1, "the last content is not the user's")?;
     for tool in body.tools.iter().flat_map(|tool| &tool.function_declarations) {
-        ensure(!tool.name.is_empty() && !tool.description.is_empty(), "a nameless tool")?;
-        ensure(tool.parameters_json_schema["type"] == "object", "a tool's schema is no object")?;
+        ensure(!tool.name.is_empty() && !tool.description.is_empty(), "an incomplete tool")?;
+        ensure(tool.parameters_json_schema["type"] == "object", "a tool schema is not an object")?;
     }
     Ok(())
 }
 
-fn body(parts: Vec<Value>, reason: Option<&str>, answer: &Answer) -> Value {
+fn body(parts: Vec<Value>, reason: Option<&str>, answer: &FakeAnswer) -> Value {
     let thoughts = answer.output / 5;
     let mut body = json!({
         "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}],
@@ -157,24 +157,24 @@ fn body(parts: Vec<Value>, reason: Option<&str>, answer: &Answer) -> Value {
     body
 }
 
-/// A prompt that was blocked has no candidates at all.
-fn blocked(answer: &Answer) -> Value {
+/// Response to a blocked prompt, which has no candidates.
+fn blocked(answer: &FakeAnswer) -> Value {
     json!({"promptFeedback": {"blockReason": "SAFETY"},
            "usageMetadata": {"promptTokenCount": answer.input, "totalTokenCount": answer.input}})
 }
 
-fn call_parts(answer: &Answer) -> impl Iterator<Item = Value> {
+fn call_parts(answer: &FakeAnswer) -> impl Iterator<Item = Value> {
     answer.tool_calls.iter().map(|(name, args)| {
         json!({"functionCall": {"name": name, "args": args}, "thoughtSignature": "c2lnbmVk"})
     })
 }
 
-fn finish_reason(answer: &Answer) -> &'static str {
-    if answer.stop == AnswerStop::Length { "MAX_TOKENS" } else { "STOP" }
+fn finish_reason(answer: &FakeAnswer) -> &'static str {
+    if answer.stop == FakeStop::Length { "MAX_TOKENS" } else { "STOP" }
 }
 
-pub(super) fn whole(answer: &Answer) -> Value {
-    if answer.stop == AnswerStop::Refusal {
+pub(super) fn whole(answer: &FakeAnswer) -> Value {
+    if answer.stop == FakeStop::Refusal {
         return blocked(answer);
     }
     let mut parts = vec![json!({"text": "let me think", "thought": true})];
@@ -185,8 +185,8 @@ pub(super) fn whole(answer: &Answer) -> Value {
     body(parts, Some(finish_reason(answer)), answer)
 }
 
-pub(super) fn pieces(answer: &Answer) -> Vec<String> {
-    if answer.stop == AnswerStop::Refusal {
+pub(super) fn pieces(answer: &FakeAnswer) -> Vec<String> {
+    if answer.stop == FakeStop::Refusal {
         return vec![event(&blocked(answer))];
     }
     let part = |part: Value| event(&body(vec![part], None, answer));

@@ -1,10 +1,10 @@
-//! Ollama's chat endpoint.
+//! Checks requests to, and formats answers of, Ollama's chat endpoint.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::rules::{ensure, strict};
-use super::{Answer, AnswerStop, Captured, Verdict, thirds};
+use super::{CapturedRequest, FakeAnswer, FakeStop, RequestFault, thirds};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,10 +60,10 @@ struct Function {
     arguments: Value,
 }
 
-/// Where Ollama describes a model.
+/// Path at which Ollama describes a model.
 pub(super) const SHOW: &str = "/api/show";
 
-/// Checks a question about a model.
+/// Checks a request for the description of a model.
 pub(super) fn check_show(method: &str, body: &[u8]) -> Result<(), String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -74,13 +74,13 @@ pub(super) fn check_show(method: &str, body: &[u8]) -> Result<(), String> {
     ensure(method == "POST" && !show.model.is_empty(), format!("{method} {SHOW}"))
 }
 
-pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
+pub(super) fn check(captured: &CapturedRequest) -> Result<(), RequestFault> {
     ensure(captured.path == "/api/chat", format!("path {}", captured.path))?;
     let body: Body = strict(&captured.body)?;
     if body.model == "missing" {
-        return Err(Verdict::Refuse(404, json!({"error": "model 'missing' not found"})));
+        return Err(RequestFault::Refuse(404, json!({"error": "model 'missing' not found"})));
     }
-    // The real one would silently cut the prompt down to its window.
+    // The real server would silently truncate the prompt to its window.
     let bytes: usize = body
         .messages
         .iter()
@@ -91,20 +91,20 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
         .sum();
     let Options { num_ctx, num_predict, temperature } = body.options;
     let needed = bytes as u64 / 4 + num_predict;
-    ensure(num_ctx >= needed, format!("num_ctx {num_ctx} would cut {needed} tokens"))?;
+    ensure(num_ctx >= needed, format!("num_ctx {num_ctx} is too small for {needed} tokens"))?;
     ensure(num_predict > 0, "num_predict is 0")?;
     ensure(temperature.is_none_or(|t| t >= 0.0), "temperature")?;
-    ensure(body.format.as_ref().is_none_or(Value::is_object), "format is no schema")?;
+    ensure(body.format.as_ref().is_none_or(Value::is_object), "format is not a schema")?;
     let mut called: Vec<&str> = Vec::new();
     for message in &body.messages {
         match message {
             Message::Assistant { tool_calls, .. } => {
                 let objects = tool_calls.iter().all(|call| call.function.arguments.is_object());
-                ensure(objects, "arguments are no object")?;
+                ensure(objects, "arguments are not an object")?;
                 called = tool_calls.iter().map(|call| call.function.name.as_str()).collect();
             }
             Message::Tool { tool_name, .. } => {
-                ensure(called.contains(&tool_name.as_str()), "a tool answers that nobody called")?;
+                ensure(called.contains(&tool_name.as_str()), "a tool result without a call")?;
             }
             Message::System { .. } | Message::User { .. } => {}
         }
@@ -113,11 +113,11 @@ pub(super) fn check(captured: &Captured) -> Result<(), Verdict> {
         .tools
         .iter()
         .all(|tool| tool["type"] == "function" && tool["function"]["name"].is_string());
-    Ok(ensure(functions, "a bad tool")?)
+    Ok(ensure(functions, "an invalid tool")?)
 }
 
-fn last(answer: &Answer, content: &str) -> Value {
-    let reason = if answer.stop == AnswerStop::Length { "length" } else { "stop" };
+fn last(answer: &FakeAnswer, content: &str) -> Value {
+    let reason = if answer.stop == FakeStop::Length { "length" } else { "stop" };
     let mut message = json!({"role": "assistant", "content": content});
     if !answer.tool_calls.is_empty() {
         let call = |(name, arguments): &(String, Value)| json!({"function": {"name": name, "arguments": arguments}});
@@ -127,11 +127,11 @@ fn last(answer: &Answer, content: &str) -> Value {
            "done_reason": reason, "total_duration": 5, "prompt_eval_count": answer.input, "eval_count": answer.output})
 }
 
-pub(super) fn whole(answer: &Answer) -> Value {
+pub(super) fn whole(answer: &FakeAnswer) -> Value {
     last(answer, &answer.text)
 }
 
-pub(super) fn pieces(answer: &Answer) -> Vec<String> {
+pub(super) fn pieces(answer: &FakeAnswer) -> Vec<String> {
     let line = |key: &str, words: String| {
         let mut message = json!({"role": "assistant", "content": ""});
         message[key] = json!(words);

@@ -1,10 +1,10 @@
-//! OpenAI's chat completions, and the ways of Groq and OpenRouter with them.
+//! Checks requests to, and formats answers of, OpenAI's chat completions, with the differences of Groq and OpenRouter.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::rules::{closed_schema, ensure, expect_header, strict};
-use super::{Answer, AnswerStop, Captured, KEY, Kind, Verdict, event, thirds};
+use super::{CapturedRequest, FakeAnswer, FakeKind, FakeStop, KEY, RequestFault, event, thirds};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,49 +76,52 @@ struct Called {
     arguments: String,
 }
 
-pub(super) fn check(kind: Kind, captured: &Captured) -> Result<(), Verdict> {
+pub(super) fn check(kind: FakeKind, captured: &CapturedRequest) -> Result<(), RequestFault> {
     let path = format!("{}/chat/completions", kind.base_path());
     ensure(captured.path == path, format!("path {}", captured.path))?;
     expect_header(captured, "authorization", &format!("Bearer {KEY}"))?;
     ensure(captured.header("x-api-key").is_none(), "two kinds of authorization")?;
     let body: Body = strict(&captured.body)?;
     let (limit, other) = match kind {
-        Kind::OpenRouter => (body.max_tokens, body.max_completion_tokens),
+        FakeKind::OpenRouter => (body.max_tokens, body.max_completion_tokens),
         _ => (body.max_completion_tokens, body.max_tokens),
     };
     ensure(limit > Some(0) && other.is_none(), "max_tokens or max_completion_tokens")?;
     if let Some(refusal) = refuse(kind, &body) {
-        return Err(Verdict::Refuse(400, refusal));
+        return Err(RequestFault::Refuse(400, refusal));
     }
-    ensure(body.stream != Some(false), "stream is false instead of left out")?;
+    ensure(body.stream != Some(false), "`stream` is false instead of omitted")?;
     let options = body.stream.map(|_| json!({"include_usage": true}));
-    ensure(body.stream_options == options, "usage of a stream is not asked for")?;
+    ensure(body.stream_options == options, "a stream without a request for its usage")?;
     check_messages(kind, &body)?;
     for Tool { r#type, function: Function { name, description, parameters } } in &body.tools {
-        ensure(r#type == "function" && parameters["type"] == "object", "a bad tool")?;
-        ensure(!name.is_empty() && !description.is_empty(), "a nameless tool")?;
+        ensure(r#type == "function" && parameters["type"] == "object", "an invalid tool")?;
+        ensure(!name.is_empty() && !description.is_empty(), "an incomplete tool")?;
     }
     match &body.response_format {
         Some(Format::JsonSchema { json_schema }) => {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            ensure(json_schema.strict && json_schema.name.chars().all(plain), "a bad schema name")?;
+            ensure(
+                json_schema.strict && json_schema.name.chars().all(plain),
+                "an invalid schema name",
+            )?;
             closed_schema(&json_schema.schema, "minLength maxLength default $schema", true)?;
-            let served = kind != Kind::Groq || body.model.starts_with("openai/gpt-oss");
-            ensure(served, "this model has no json_schema")?;
+            let served = kind != FakeKind::Groq || body.model.starts_with("openai/gpt-oss");
+            ensure(served, "this model does not support json_schema")?;
         }
         Some(Format::JsonObject) => {
-            // The provider refuses JSON mode unless the word is in the prompt.
-            let said = captured.body["messages"].to_string().contains("JSON");
-            ensure(said, "JSON mode without the word")?;
+            // The provider rejects JSON mode unless the prompt contains the word JSON.
+            let mentioned = captured.body["messages"].to_string().contains("JSON");
+            ensure(mentioned, "JSON mode without the word JSON in the prompt")?;
         }
         None => {}
     }
     Ok(())
 }
 
-/// What the real provider would answer 400 to.
-fn refuse(kind: Kind, body: &Body) -> Option<Value> {
-    if kind != Kind::OpenAi {
+/// Error body of a request that the real provider would answer with 400.
+fn refuse(kind: FakeKind, body: &Body) -> Option<Value> {
+    if kind != FakeKind::OpenAi {
         return None;
     }
     let reasons = body.model.starts_with("gpt-5") || body.model.starts_with("gpt-6");
@@ -128,8 +131,8 @@ fn refuse(kind: Kind, body: &Body) -> Option<Value> {
             json!({"error": {"message": message, "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value"}}),
         );
     }
-    let wants_none = body.model.starts_with("gpt-6") && !body.tools.is_empty();
-    if wants_none && body.reasoning_effort.as_deref() != Some("none") {
+    let needs_none = body.model.starts_with("gpt-6") && !body.tools.is_empty();
+    if needs_none && body.reasoning_effort.as_deref() != Some("none") {
         let message = "Function tools with reasoning_effort are not supported";
         return Some(
             json!({"error": {"message": message, "param": "reasoning_effort", "code": null}}),
@@ -138,14 +141,14 @@ fn refuse(kind: Kind, body: &Body) -> Option<Value> {
     None
 }
 
-fn check_messages(kind: Kind, body: &Body) -> Result<(), String> {
-    let marks = kind == Kind::OpenRouter && body.model.starts_with("anthropic/");
+fn check_messages(kind: FakeKind, body: &Body) -> Result<(), String> {
+    let marks = kind == FakeKind::OpenRouter && body.model.starts_with("anthropic/");
     let mut open_calls: Vec<&str> = Vec::new();
     let mut breakpoints = 0;
     for (index, message) in body.messages.iter().enumerate() {
         match message {
             Message::System { content } | Message::User { content } => {
-                ensure(open_calls.is_empty(), "a tool call was not answered")?;
+                ensure(open_calls.is_empty(), "a tool call without a result")?;
                 let system = matches!(message, Message::System { .. });
                 ensure(!system || index == 0, "a system message in the middle")?;
                 breakpoints += check_content(content, marks)?;
@@ -153,40 +156,40 @@ fn check_messages(kind: Kind, body: &Body) -> Result<(), String> {
             Message::Assistant { content, tool_calls } => {
                 let calls = tool_calls.iter().flatten();
                 open_calls = calls.clone().map(|call| call.id.as_str()).collect();
-                let silent = content.as_ref().is_none_or(String::is_empty);
-                ensure(!silent || !open_calls.is_empty(), "an empty turn")?;
+                let empty = content.as_ref().is_none_or(String::is_empty);
+                ensure(!empty || !open_calls.is_empty(), "an empty assistant message")?;
                 for Call { r#type, function: Called { name, arguments }, .. } in calls {
                     let read = serde_json::from_str(arguments).unwrap_or_default();
                     strict::<Map<String, Value>>(&read)?;
-                    let good = r#type == "function" && !name.is_empty();
-                    ensure(good, format!("a bad call: {arguments}"))?;
+                    let valid = r#type == "function" && !name.is_empty();
+                    ensure(valid, format!("an invalid call: {arguments}"))?;
                 }
             }
             Message::Tool { tool_call_id, content } => {
                 let at = open_calls.iter().position(|id| id == tool_call_id);
-                let at = at.ok_or_else(|| {
-                    format!("a tool answers `{tool_call_id}`, which nobody called")
-                })?;
+                let at =
+                    at.ok_or_else(|| format!("a tool result for `{tool_call_id}` without a call"))?;
                 open_calls.remove(at);
                 ensure(!content.is_empty(), "an empty tool result")?;
             }
         }
     }
-    ensure(open_calls.is_empty(), "a tool call was not answered")?;
+    ensure(open_calls.is_empty(), "a tool call without a result")?;
     let ends = matches!(body.messages.last(), Some(Message::User { .. } | Message::Tool { .. }));
-    ensure(ends, "the last word is not the user's")?;
+    ensure(ends, "the last message is not from the user or a tool")?;
     ensure(breakpoints <= 4, format!("{breakpoints} cache breakpoints"))
 }
 
 fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
     match content {
         Value::String(text) => {
-            ensure(!text.is_empty() && !marks, "a plain or empty text").map(|()| 0)
+            ensure(!text.is_empty() && !marks, "an empty text, or text where parts are needed")
+                .map(|()| 0)
         }
         Value::Array(parts) => {
-            ensure(marks && !parts.is_empty(), "parts where a text would do")?;
+            ensure(marks && !parts.is_empty(), "parts where one text suffices")?;
             let texts = parts.iter().all(|part| part["type"] == "text" && part["text"].is_string());
-            ensure(texts, "a bad part")?;
+            ensure(texts, "an invalid part")?;
             let marked = |part: &&Value| part["cache_control"] == json!({"type": "ephemeral"});
             Ok(parts.iter().filter(marked).count())
         }
@@ -194,28 +197,28 @@ fn check_content(content: &Value, marks: bool) -> Result<usize, String> {
     }
 }
 
-fn finish_reason(answer: &Answer) -> &'static str {
+fn finish_reason(answer: &FakeAnswer) -> &'static str {
     match answer.stop {
-        AnswerStop::Done | AnswerStop::Refusal => "stop",
-        AnswerStop::Tools => "tool_calls",
-        AnswerStop::Length => "length",
+        FakeStop::Done | FakeStop::Refusal => "stop",
+        FakeStop::Tools => "tool_calls",
+        FakeStop::Length => "length",
     }
 }
 
-fn usage(kind: Kind, answer: &Answer) -> Value {
+fn usage(kind: FakeKind, answer: &FakeAnswer) -> Value {
     let mut usage = json!({
         "prompt_tokens": answer.input, "completion_tokens": answer.output,
         "total_tokens": answer.input + answer.output,
         "prompt_tokens_details": {"cached_tokens": answer.cached, "cache_write_tokens": answer.written},
         "completion_tokens_details": {"reasoning_tokens": 0},
     });
-    if kind == Kind::OpenRouter {
+    if kind == FakeKind::OpenRouter {
         usage["cost"] = json!(0.00123);
     }
     usage
 }
 
-fn calls(answer: &Answer) -> Vec<Value> {
+fn calls(answer: &FakeAnswer) -> Vec<Value> {
     let call = |(index, (name, arguments)): (usize, &(String, Value))| {
         json!({"index": index, "id": format!("call_{index}"), "type": "function",
                "function": {"name": name, "arguments": arguments.to_string()}})
@@ -223,9 +226,9 @@ fn calls(answer: &Answer) -> Vec<Value> {
     answer.tool_calls.iter().enumerate().map(call).collect()
 }
 
-pub(super) fn whole(kind: Kind, answer: &Answer) -> Value {
+pub(super) fn whole(kind: FakeKind, answer: &FakeAnswer) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text, "refusal": null});
-    if answer.stop == AnswerStop::Refusal {
+    if answer.stop == FakeStop::Refusal {
         message["content"] = Value::Null;
         message["refusal"] = json!(answer.text);
     }
@@ -238,7 +241,7 @@ pub(super) fn whole(kind: Kind, answer: &Answer) -> Value {
            "usage": usage(kind, answer)})
 }
 
-pub(super) fn pieces(kind: Kind, answer: &Answer) -> Vec<String> {
+pub(super) fn pieces(kind: FakeKind, answer: &FakeAnswer) -> Vec<String> {
     let chunk = |delta: Value, reason: Option<&str>| {
         event(
             &json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "served-model",
@@ -246,13 +249,13 @@ pub(super) fn pieces(kind: Kind, answer: &Answer) -> Vec<String> {
         )
     };
     let mut pieces = vec![chunk(json!({"role": "assistant", "content": ""}), None)];
-    if kind == Kind::OpenRouter {
+    if kind == FakeKind::OpenRouter {
         pieces.push(": OPENROUTER PROCESSING\n\n".to_owned());
     }
-    let key = if kind == Kind::OpenAi { "reasoning_content" } else { "reasoning" };
+    let key = if kind == FakeKind::OpenAi { "reasoning_content" } else { "reasoning" };
     let reasoning = thirds(&answer.reasoning).into_iter();
     pieces.extend(reasoning.map(|words| chunk(json!({key: words}), None)));
-    let key = if answer.stop == AnswerStop::Refusal { "refusal" } else { "content" };
+    let key = if answer.stop == FakeStop::Refusal { "refusal" } else { "content" };
     pieces.extend(thirds(&answer.text).into_iter().map(|text| chunk(json!({key: text}), None)));
     for call in calls(answer) {
         let arguments = call["function"]["arguments"].as_str().unwrap().to_owned();
@@ -267,7 +270,9 @@ pub(super) fn pieces(kind: Kind, answer: &Answer) -> Vec<String> {
     pieces.push(chunk(json!({}), Some(finish_reason(answer))));
     let usage = usage(kind, answer);
     let last = match kind {
-        Kind::Groq => json!({"id": "1", "choices": [], "x_groq": {"id": "req", "usage": usage}}),
+        FakeKind::Groq => {
+            json!({"id": "1", "choices": [], "x_groq": {"id": "req", "usage": usage}})
+        }
         _ => json!({"id": "1", "choices": [], "usage": usage}),
     };
     pieces.push(event(&last));

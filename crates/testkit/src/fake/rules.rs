@@ -1,21 +1,25 @@
-//! Rules that several providers share.
+//! Checks of requests that several providers share.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Captured, Verdict};
+use super::{CapturedRequest, RequestFault};
 
-/// The body as the strict type that the provider documents.
+/// Parses the body into a type that rejects unknown fields.
 pub(super) fn strict<T: DeserializeOwned>(body: &Value) -> Result<T, String> {
     serde_json::from_value(body.clone()).map_err(|error| format!("body: {error} in {body}"))
 }
 
-pub(super) fn expect_header(captured: &Captured, name: &str, value: &str) -> Result<(), Verdict> {
+pub(super) fn expect_header(
+    captured: &CapturedRequest,
+    name: &str,
+    value: &str,
+) -> Result<(), RequestFault> {
     match captured.header(name) {
         Some(found) if found == value => Ok(()),
         _ => {
-            let message = serde_json::json!({"error": {"message": format!("{name} is wrong"), "type": "authentication_error"}});
-            Err(Verdict::Refuse(401, message))
+            let message = serde_json::json!({"error": {"message": format!("invalid {name}"), "type": "authentication_error"}});
+            Err(RequestFault::Refuse(401, message))
         }
     }
 }
@@ -24,7 +28,7 @@ pub(super) fn ensure(holds: bool, complaint: impl Into<String>) -> Result<(), St
     if holds { Ok(()) } else { Err(complaint.into()) }
 }
 
-/// Checks that a schema has only closed objects and none of the refused keywords.
+/// Checks that all objects of a schema forbid additional properties, and that it has no unsupported keywords.
 pub(super) fn closed_schema(
     schema: &Value,
     refused: &str,
@@ -40,7 +44,7 @@ pub(super) fn closed_schema(
     let properties = object.get("properties").and_then(Value::as_object);
     if let Some(properties) = properties {
         let closed = schema["additionalProperties"] == false;
-        ensure(closed, format!("schema with an open object: {schema}"))?;
+        ensure(closed, format!("an object of the schema allows additional properties: {schema}"))?;
         let required = schema["required"].as_array().map_or(0, Vec::len);
         let all = !all_required || required == properties.len();
         ensure(all, format!("not all properties required: {schema}"))?;

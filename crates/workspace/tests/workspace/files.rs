@@ -1,31 +1,31 @@
-//! Nothing that a worker writes leads out of the drafts folder, and nothing that it reads out of the workspace.
+//! Writes stay inside the drafts folder and reads inside the workspace, whatever links exist.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use assize_workspace::{DRAFTS, FileError, Folder, HANDOFF, Workspace};
+use assize_workspace::{DRAFTS, FileError, FolderHandle, HANDOFF, Workspace};
 use proptest::prelude::*;
 
-fn drafts_of(workspace: &Workspace) -> Result<Folder, FileError> {
+fn drafts_of(workspace: &Workspace) -> Result<FolderHandle, FileError> {
     workspace.root().folder(HANDOFF)?.folder(DRAFTS)
 }
 
-/// A workspace with a secret beside it.
-struct House {
+/// A workspace with a secret file next to it.
+struct Fixture {
     folder: tempfile::TempDir,
     workspace: Workspace,
 }
 
-impl House {
-    fn new() -> House {
+impl Fixture {
+    fn new() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("repo/src")).unwrap();
         fs::write(folder.path().join("repo/src/main.py"), "print(1)\n").unwrap();
         fs::write(folder.path().join("secret"), "SECRET").unwrap();
         let workspace = Workspace::open(&folder.path().join("repo")).unwrap();
-        House { folder, workspace }
+        Fixture { folder, workspace }
     }
 
     fn repo(&self, path: &str) -> std::path::PathBuf {
@@ -40,14 +40,14 @@ impl House {
 }
 
 #[test]
-fn files_of_the_workspace_are_read_and_nothing_else() {
-    let house = House::new();
-    assert_eq!(house.read("src/main.py").unwrap(), b"print(1)\n");
-    symlink("../secret", house.repo("leaf")).unwrap();
-    symlink("..", house.repo("up")).unwrap();
-    symlink("main.py", house.repo("src/own")).unwrap();
-    fs::hard_link(house.folder.path().join("secret"), house.repo("hard")).unwrap();
-    let fifo = house.repo("fifo");
+fn only_regular_files_inside_the_workspace_are_read() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.read("src/main.py").unwrap(), b"print(1)\n");
+    symlink("../secret", fixture.repo("leaf")).unwrap();
+    symlink("..", fixture.repo("up")).unwrap();
+    symlink("main.py", fixture.repo("src/own")).unwrap();
+    fs::hard_link(fixture.folder.path().join("secret"), fixture.repo("hard")).unwrap();
+    let fifo = fixture.repo("fifo");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         &fifo,
@@ -60,59 +60,59 @@ fn files_of_the_workspace_are_read_and_nothing_else() {
         ("leaf", "links are not followed"),
         ("up/secret", "links are not followed"),
         ("src/own", "links are not followed"),
-        ("hard", "it has 2 names"),
-        ("fifo", "no plain file"),
+        ("hard", "it has 2 hard links"),
+        ("fifo", "not a regular file"),
         ("src", "it is a folder"),
         ("none", "no such file"),
         ("src/main.py/x", "no such file"),
-        ("../secret", "leads elsewhere"),
+        ("../secret", "contains `..`"),
         ("/proc/self/root/etc/passwd", "outside the workspace"),
     ] {
-        let told = house.read(path).unwrap_err();
-        assert!(told.contains(why), "{path}: {told}");
+        let message = fixture.read(path).unwrap_err();
+        assert!(message.contains(why), "{path}: {message}");
     }
-    fs::write(house.repo("large"), vec![0; 2 << 20]).unwrap();
-    assert!(house.read("large").unwrap_err().contains("more than 1048576 bytes"));
+    fs::write(fixture.repo("large"), vec![0; 2 << 20]).unwrap();
+    assert!(fixture.read("large").unwrap_err().contains("larger than 1048576 bytes"));
 }
 
 #[test]
-fn drafts_are_written_whole_and_only_there() {
-    let house = House::new();
-    let drafts = drafts_of(&house.workspace).unwrap();
+fn drafts_are_written_atomically_and_never_through_links() {
+    let fixture = Fixture::new();
+    let drafts = drafts_of(&fixture.workspace).unwrap();
     drafts.write("main.py.t1.draft", b"print(2)\n").unwrap();
     drafts.write("main.py.t1.draft", b"print(3)\n").unwrap();
     assert_eq!(drafts.read("main.py.t1.draft", 100).unwrap(), b"print(3)\n");
     assert_eq!(drafts.names().unwrap(), ["main.py.t1.draft"]);
     for name in ["", ".", "..", "../x", "a/b", "/etc/x", "a\0b", "a\nb", ".new-1"] {
-        let told = drafts.write(name, b"x").unwrap_err().to_string();
-        assert!(told.contains("is no name of a file here"), "{name:?}: {told}");
+        let message = drafts.write(name, b"x").unwrap_err().to_string();
+        assert!(message.contains("invalid file name"), "{name:?}: {message}");
         assert!(drafts.read(name, 1).is_err() && drafts.remove(name).is_err(), "{name:?}");
     }
-    // A link in its place is written over, not followed; and is not read through.
-    symlink("../../../secret", house.repo("_handoff/drafts/evil")).unwrap();
+    // A link in place of a draft is overwritten, not followed, and is not read through.
+    symlink("../../../secret", fixture.repo("_handoff/drafts/evil")).unwrap();
     assert!(matches!(drafts.read("evil", 100), Err(FileError::Link)));
     drafts.write("evil", b"fine").unwrap();
-    assert_eq!(fs::read(house.folder.path().join("secret")).unwrap(), b"SECRET");
+    assert_eq!(fs::read(fixture.folder.path().join("secret")).unwrap(), b"SECRET");
     drafts.remove("evil").unwrap();
     drafts.remove("evil").unwrap();
-    // Nor is one in the place of the folder.
-    let other = House::new();
+    // A link in place of the folder is not followed either.
+    let other = Fixture::new();
     symlink("..", other.repo("_handoff")).unwrap();
     assert!(matches!(drafts_of(&other.workspace), Err(FileError::Link)));
 }
 
-/// Links are swapped as fast as can be while a thousand drafts are written and read.
+/// Another thread swaps links as fast as it can while 1000 drafts are written and read.
 #[test]
-fn whoever_swaps_links_meanwhile_gains_nothing() {
-    let house = House::new();
-    fs::create_dir(house.repo("deep")).unwrap();
-    fs::write(house.repo("deep/secret"), "public").unwrap();
-    let drafts = drafts_of(&house.workspace).unwrap();
+fn concurrently_swapped_links_are_never_followed() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.repo("deep")).unwrap();
+    fs::write(fixture.repo("deep/secret"), "public").unwrap();
+    let drafts = drafts_of(&fixture.workspace).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (deep, away) = (house.repo("deep"), house.repo("away"));
-            let (own, other) = (house.repo("_handoff/drafts"), house.repo("_handoff/other"));
+            let (deep, away) = (fixture.repo("deep"), fixture.repo("away"));
+            let (own, other) = (fixture.repo("_handoff/drafts"), fixture.repo("_handoff/other"));
             while !done.load(Ordering::Relaxed) {
                 fs::rename(&deep, &away).unwrap();
                 symlink("..", &deep).unwrap();
@@ -124,51 +124,52 @@ fn whoever_swaps_links_meanwhile_gains_nothing() {
                 fs::rename(&away, &deep).unwrap();
             }
         });
-        let inside = house.workspace.inside("deep/secret").unwrap();
+        let inside = fixture.workspace.inside("deep/secret").unwrap();
         for number in 0..1000 {
             drafts.write("x.draft", format!("{number}").as_bytes()).unwrap();
-            if let Ok(original) = house.workspace.read(&inside, 100) {
+            if let Ok(original) = fixture.workspace.read(&inside, 100) {
                 assert_eq!(original.bytes, b"public");
             }
         }
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(drafts.read("x.draft", 100).unwrap(), b"999");
-    let beside: Vec<_> = fs::read_dir(house.folder.path()).unwrap().collect();
+    let beside: Vec<_> = fs::read_dir(fixture.folder.path()).unwrap().collect();
     assert_eq!(beside.len(), 2, "{beside:?}");
 }
 
-/// How many random trees are tried.
+/// Number of random trees to test.
 fn cases() -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());
-    asked.map_or(64, |count| (count / 2).max(64))
+    let requested =
+        std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse::<u32>().ok());
+    requested.map_or(64, |count| (count / 2).max(64))
 }
 
-/// Names of files, folders and links that a random tree is made of.
+/// Names of the files, folders and links in a random tree.
 const NAMES: [&str; 5] = ["a", "b", "out", "secret", ".."];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
-    fn no_path_through_any_tree_of_links_leads_out(
+    fn no_path_through_random_links_reads_outside_the_workspace(
         links in prop::collection::vec((0..4usize, 0..4usize, prop::collection::vec(0..5usize, 1..4)), 0..6),
         path in prop::collection::vec(0..5usize, 1..6),
         absolute in any::<bool>(),
     ) {
-        let house = House::new();
-        fs::create_dir(house.repo("a")).unwrap();
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.repo("a")).unwrap();
         for (folder, name, target) in links {
-            let folder = if folder == 0 { house.repo("a") } else { house.repo("") };
+            let folder = if folder == 0 { fixture.repo("a") } else { fixture.repo("") };
             let target: Vec<&str> = target.iter().map(|index| NAMES[*index]).collect();
-            // What is there already stays.
+            // An entry that already exists is kept.
             let _ = symlink(Path::new(&target.join("/")), folder.join(NAMES[name]));
         }
         let parts: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
         let path = match absolute {
-            true => house.repo(&parts.join("/")).display().to_string(),
+            true => fixture.repo(&parts.join("/")).display().to_string(),
             false => parts.join("/"),
         };
-        if let Ok(bytes) = house.read(&path) {
+        if let Ok(bytes) = fixture.read(&path) {
             prop_assert_ne!(bytes, b"SECRET".to_vec(), "{}", path);
         }
     }

@@ -1,5 +1,5 @@
-//! Files of a workspace, with links in every place.
+//! Tests of workspace files with symbolic links in every position.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod files;

@@ -1,40 +1,40 @@
-// A code run: attempts as a time line, each with its program, what changed in it, what it prints, and the critique.
+// Code run: a timeline of attempts, each with its program, changes, output and critique.
 
 import { Check, LoaderCircle, X } from "lucide-react";
 import { useEffect, useRef, type ReactNode } from "react";
 
-import { at, isUnderWay, type RunOf } from "../../model/api";
+import { apiUrl, isActive, type RunOf } from "../../model/api";
 import { EVENT } from "../../model/events";
-import { liveKey, useAsked, useFollowed, useText, type Watched } from "../../model/hooks";
-import type { Attempt, Execution, FileInfo } from "../../model/schema";
-import type { Told, Wrote } from "../../model/stream";
-import { count, lasting } from "../../model/words";
-import { Badge, Card, cn, Coded, Empty, Heading, Notice } from "../../parts/ui";
-import { Head } from "../Head";
+import { liveKey, useFetch, useRunEvents, useText, type RunProps } from "../../model/hooks";
+import type { Attempt, CodeExecution, FileInfo } from "../../model/schema";
+import type { OutputChunk, ServerEvent } from "../../model/stream";
+import { count, duration } from "../../model/format";
+import { Badge, Card, cn, Empty, Heading, InlineCode, Notice } from "../../parts/ui";
+import { RunHeader } from "../RunHeader";
 import { Program } from "./Program";
 
-const none = (): Told[] => [];
-const add = (all: Told[], told: Told): Told[] => [...all, told];
+const none = (): ServerEvent[] => [];
+const add = (all: ServerEvent[], event: ServerEvent): ServerEvent[] => [...all, event];
 
-export default function CodeRun(watched: Watched<RunOf<"run">>) {
-  const { run } = watched;
-  const { state, line, lost, live } = useFollowed(watched, none, add);
-  const { value: said, again: askSaid } = useAsked(at("/api/runs/{id}/transcripts", { id: run.id }));
-  const { value: left, again: askLeft } = useAsked(at("/api/runs/{id}/artifacts", { id: run.id }));
+export default function CodeRun(props: RunProps<RunOf<"run">>) {
+  const { run } = props;
+  const { state, connection, lost, live } = useRunEvents(props, none, add);
+  const { value: transcripts, refetch: refetchTranscripts } = useFetch(apiUrl("/api/runs/{id}/transcripts", { id: run.id }));
+  const { value: artifacts, refetch: refetchArtifacts } = useFetch(apiUrl("/api/runs/{id}/artifacts", { id: run.id }));
   useEffect(() => {
-    askSaid();
-    askLeft();
-  }, [askSaid, askLeft, state.length]);
-  const attempts = said !== null && "attempts" in said ? said.attempts : [];
-  const running = isUnderWay(run.status);
+    refetchTranscripts();
+    refetchArtifacts();
+  }, [refetchTranscripts, refetchArtifacts, state.length]);
+  const attempts = transcripts !== null && "attempts" in transcripts ? transcripts.attempts : [];
+  const running = isActive(run.status);
   const last = state.at(-1)?.name;
   return (
     <>
-      <Head {...watched} line={line} lost={lost} />
+      <RunHeader {...props} connection={connection} lost={lost} />
       <Verdict run={run} />
       <ol className="grid gap-4">
         {attempts.map((attempt, index) => (
-          <One
+          <AttemptCard
             key={index}
             attempt={attempt}
             number={index + 1}
@@ -44,32 +44,32 @@ export default function CodeRun(watched: Watched<RunOf<"run">>) {
           />
         ))}
         {running && (attempts.length === 0 || last === EVENT.codeCriticised) && (
-          <Place number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
-            <Empty title={attempts.length === 0 ? "A program is being written" : "The next one is being written"}>It is shown as soon as it is there.</Empty>
-          </Place>
+          <TimelineItem number={attempts.length + 1} mark={<LoaderCircle className="size-4 animate-spin" />}>
+            <Empty title={attempts.length === 0 ? "The model is writing a program" : "The model is writing the next program"}>It appears here when it is complete.</Empty>
+          </TimelineItem>
         )}
       </ol>
-      <Files run={run.id} files={left?.left ?? []} />
+      <Files run={run.id} files={artifacts?.left ?? []} />
     </>
   );
 }
 
-const howSoon = (attempts: number) => (attempts === 1 ? "It works, at the first attempt" : `It works, after ${count(attempts, "attempt")}`);
+const solvedTitle = (attempts: number) => (attempts === 1 ? "Solved at the first attempt" : `Solved after ${count(attempts, "attempt")}`);
 
 function Verdict({ run }: { run: RunOf<"run"> }) {
-  const came = run.result;
-  if (!came || run.status !== "done") return null;
+  const { result } = run;
+  if (!result || run.status !== "done") return null;
   return (
     <div className="mb-4 animate-arrive">
-      <Notice tone={came.success ? "good" : "bad"} title={came.success ? howSoon(came.attempts) : "It was not solved"}>
-        {!came.success && "What was tried is below. Say more in the task, or allow more attempts, and begin anew."}
+      <Notice tone={result.success ? "good" : "bad"} title={result.success ? solvedTitle(result.attempts) : "Not solved"}>
+        {!result.success && "All attempts are shown below. Describe the task in more detail or allow more attempts, then start a new run."}
       </Notice>
     </div>
   );
 }
 
-/** A place in the time line. */
-function Place({ number, mark, tone, children }: { number: number; mark: ReactNode; tone?: string; children: ReactNode }) {
+/** One item of the timeline. */
+function TimelineItem({ number, mark, tone, children }: { number: number; mark: ReactNode; tone?: string; children: ReactNode }) {
   return (
     <li className="relative grid animate-arrive grid-cols-[1.75rem_minmax(0,1fr)] gap-3">
       <div aria-hidden className="flex flex-col items-center">
@@ -81,36 +81,38 @@ function Place({ number, mark, tone, children }: { number: number; mark: ReactNo
   );
 }
 
-function howItWent(ran: Execution): string {
-  if (!ran.failure) return "succeeded";
-  if (ran.timed_out) return "took too long";
-  if (ran.out_of_memory) return "out of memory";
-  if (ran.signal !== null) return `ended by signal ${ran.signal}`;
-  if (ran.exit_code !== null && ran.exit_code !== 0) return `exit code ${ran.exit_code}`;
-  return ran.failure.kind.replaceAll("_", " ");
+/** Outcome of an execution in a few words. */
+function outcomeOf(execution: CodeExecution): string {
+  if (!execution.failure) return "succeeded";
+  if (execution.timed_out) return "timed out";
+  if (execution.out_of_memory) return "out of memory";
+  if (execution.signal !== null) return `killed by signal ${execution.signal}`;
+  if (execution.exit_code !== null && execution.exit_code !== 0) return `exit code ${execution.exit_code}`;
+  return execution.failure.kind.replaceAll("_", " ");
 }
 
-interface OneProps {
+interface AttemptProps {
   attempt: Attempt;
   number: number;
+  /** Program of the previous attempt. */
   before: string | null;
   language: string;
-  /** What it has written so far, while it runs. */
-  live: Wrote[] | undefined;
+  /** Output so far, while the program runs. */
+  live: OutputChunk[] | undefined;
 }
 
-function One({ attempt, number, before, language, live }: OneProps) {
-  const ran = attempt.execution;
-  const good = ran !== null && ran.failure === null;
-  const mark = ran === null ? <LoaderCircle className="size-4 animate-spin" /> : good ? <Check className="size-4" /> : <X className="size-4" />;
+function AttemptCard({ attempt, number, before, language, live }: AttemptProps) {
+  const { execution } = attempt;
+  const good = execution !== null && execution.failure === null;
+  const mark = execution === null ? <LoaderCircle className="size-4 animate-spin" /> : good ? <Check className="size-4" /> : <X className="size-4" />;
   return (
-    <Place number={number} mark={mark} {...(ran === null ? {} : { tone: good ? "border-good text-good" : "border-bad text-bad" })}>
+    <TimelineItem number={number} mark={mark} {...(execution === null ? {} : { tone: good ? "border-good text-good" : "border-bad text-bad" })}>
       <Card className="grid gap-3">
         <div className="flex flex-wrap items-center gap-2">
           <h2 className="font-medium">Attempt {number}</h2>
-          {ran && <Badge tone={good ? "good" : "bad"}>{howItWent(ran)}</Badge>}
-          {ran && <span className="text-xs text-soft">{lasting(ran.duration_ms)}</span>}
-          {attempt.confidence !== null && <span className="text-xs text-soft">the model was {Math.round(attempt.confidence * 100)} % sure</span>}
+          {execution && <Badge tone={good ? "good" : "bad"}>{outcomeOf(execution)}</Badge>}
+          {execution && <span className="text-xs text-soft">{duration(execution.duration_ms)}</span>}
+          {attempt.confidence !== null && <span className="text-xs text-soft">model confidence {Math.round(attempt.confidence * 100)} %</span>}
         </div>
         {attempt.reasoning && (
           <p className="text-sm text-soft" dir="auto">
@@ -118,51 +120,51 @@ function One({ attempt, number, before, language, live }: OneProps) {
           </p>
         )}
         {attempt.code !== null && <Program code={attempt.code.trimEnd()} before={before?.trimEnd() ?? null} language={language} />}
-        {live && <Writing wrote={live} />}
-        {ran?.stdout && <Output name="Output" text={ran.stdout} />}
-        {ran?.stderr && <Output name="Errors" text={ran.stderr} bad />}
-        {ran?.output_cut && <p className="text-xs text-doubt">It wrote more than may be kept; the rest is gone.</p>}
+        {live && <LiveOutput chunks={live} />}
+        {execution?.stdout && <Output name="Output" text={execution.stdout} />}
+        {execution?.stderr && <Output name="Errors" text={execution.stderr} bad />}
+        {execution?.output_cut && <p className="text-xs text-doubt">Output truncated: the program wrote more than the limit allows.</p>}
         {attempt.critique && (
           <div className="border-l-2 border-doubt pl-3 text-sm">
-            <Heading>The critic</Heading>
+            <Heading>Critique</Heading>
             <ul className="list-disc pl-5">
-              {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((words, index) => (
+              {[...attempt.critique.issues, ...attempt.critique.suggested_fixes].map((text, index) => (
                 <li key={index} dir="auto">
-                  <Coded text={words} />
+                  <InlineCode text={text} />
                 </li>
               ))}
             </ul>
           </div>
         )}
       </Card>
-    </Place>
+    </TimelineItem>
   );
 }
 
 const PRE = "max-h-72 overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap print:max-h-none";
 
-/** What a program writes, as it does. */
-function Writing({ wrote }: { wrote: Wrote[] }) {
-  const end = useRef<HTMLPreElement>(null);
+/** Output of a running program; scrolls to the end as it grows. */
+function LiveOutput({ chunks }: { chunks: OutputChunk[] }) {
+  const area = useRef<HTMLPreElement>(null);
   useEffect(() => {
-    if (end.current) end.current.scrollTop = end.current.scrollHeight;
-  }, [wrote.length]);
+    if (area.current) area.current.scrollTop = area.current.scrollHeight;
+  }, [chunks.length]);
   return (
     <div>
       <Heading className="mb-1 flex items-center gap-2 text-accent">
         <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />
-        It runs in a sandbox
+        Running in a sandbox
       </Heading>
-      {wrote.length > 0 && (
-        <pre ref={end} className={PRE} tabIndex={0} aria-label="What it writes" dir="auto">
-          {wrote.map(({ stream, text }, index) => (
+      {chunks.length > 0 && (
+        <pre ref={area} className={PRE} tabIndex={0} aria-label="Live output" dir="auto">
+          {chunks.map(({ stream, text }, index) => (
             <span key={index} className={stream === "stderr" ? "text-bad" : undefined}>
               {text}
             </span>
           ))}
         </pre>
       )}
-      {wrote.at(-1)?.cut && <p className="mt-1 text-xs text-soft">It writes more than is shown while it runs.</p>}
+      {chunks.at(-1)?.cut && <p className="mt-1 text-xs text-soft">Live output ends here; the rest appears when the program has ended.</p>}
     </div>
   );
 }
@@ -178,25 +180,25 @@ function Output({ name, text, bad = false }: { name: string; text: string; bad?:
   );
 }
 
-const PICTURE = /\.(png|jpe?g|gif|webp)$/i;
-const PICTURE_LOOK = "mt-2 max-h-96 max-w-full rounded-md border border-line bg-white";
+const IMAGE = /\.(png|jpe?g|gif|webp)$/i;
+const IMAGE_STYLE = "mt-2 max-h-96 max-w-full rounded-md border border-line bg-white";
 
-/** The largest drawing that is shown, in bytes. */
-const LARGEST = 1 << 20;
+/** Maximum size of an SVG file that is shown, in bytes. */
+const MAX_SVG_BYTES = 1 << 20;
 
-/** A drawing as text, which the server sends as nothing but text. As a picture it runs no script and fetches nothing. */
-function Drawing({ address, name }: { address: string; name: string }) {
+/** SVG file as an image. The server sends it as plain text; inside `img` it runs no script and fetches nothing. */
+function SvgImage({ address, name }: { address: string; name: string }) {
   const text = useText(address);
   if (text == null) return null;
-  return <img src={`data:image/svg+xml,${encodeURIComponent(text)}`} alt={name} className={PICTURE_LOOK} />;
+  return <img src={`data:image/svg+xml,${encodeURIComponent(text)}`} alt={name} className={IMAGE_STYLE} />;
 }
 
 function Files({ run, files }: { run: string; files: FileInfo[] }) {
   if (files.length === 0) return null;
-  const address = (artifact: string) => at("/api/runs/{id}/artifacts/{artifact}", { id: run, artifact });
+  const address = (artifact: string) => apiUrl("/api/runs/{id}/artifacts/{artifact}", { id: run, artifact });
   return (
     <Card className="mt-4">
-      <Heading className="mb-2">What it left</Heading>
+      <Heading className="mb-2">Output files</Heading>
       <ul className="grid gap-3">
         {files.map(({ name, bytes }) => (
           <li key={name} className="text-sm">
@@ -204,8 +206,8 @@ function Files({ run, files }: { run: string; files: FileInfo[] }) {
               {name}
             </a>{" "}
             <span className="text-xs text-soft">{bytes.toLocaleString("en")} bytes</span>
-            {PICTURE.test(name) && <img src={address(name)} alt={name} className={PICTURE_LOOK} />}
-            {name.endsWith(".svg") && bytes <= LARGEST && <Drawing address={address(name)} name={name} />}
+            {IMAGE.test(name) && <img src={address(name)} alt={name} className={IMAGE_STYLE} />}
+            {name.endsWith(".svg") && bytes <= MAX_SVG_BYTES && <SvgImage address={address(name)} name={name} />}
           </li>
         ))}
       </ul>

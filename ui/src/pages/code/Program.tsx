@@ -1,9 +1,9 @@
-// A program; where there was one before it, what changed is marked.
+// Highlighted program; lines that differ from the previous attempt are marked.
 
 import { useMemo } from "react";
 
-import { lines } from "../../model/diff";
-import { highlighted, type Token } from "../../model/highlight";
+import { diffLines } from "../../model/diff";
+import { highlight, type Token } from "../../model/highlight";
 import { cn } from "../../parts/ui";
 
 const KINDS: Record<string, string> = {
@@ -24,11 +24,11 @@ interface Props {
 
 export function Program({ code, before, language }: Props) {
   const rows = useMemo(() => {
-    const now = highlighted(code, language);
+    const now = highlight(code, language);
     if (before === null) return now.map((tokens, index) => ({ kind: "same" as const, tokens, number: index + 1 }));
-    const old = highlighted(before, language);
+    const old = highlight(before, language);
     let [nth, nthOld] = [0, 0];
-    return lines(before, code).map(({ kind }) => {
+    return diffLines(before, code).map(({ kind }) => {
       const tokens = (kind === "removed" ? old[nthOld] : now[nth]) ?? [];
       if (kind !== "removed") nth += 1;
       if (kind !== "added") nthOld += 1;
@@ -36,21 +36,21 @@ export function Program({ code, before, language }: Props) {
     });
   }, [code, before, language]);
   return (
-    <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "The program" : "The program, and what changed in it"} dir="ltr">
+    <pre className="max-h-96 overflow-auto rounded-md bg-sunken py-3 text-xs leading-relaxed print:max-h-none" tabIndex={0} aria-label={before === null ? "Program" : "Program with changes"} dir="ltr">
       {rows.map(({ kind, tokens, number }, index) => (
         <span key={index} className={cn("block w-max min-w-full px-3", kind === "added" && "bg-good/12", kind === "removed" && "bg-bad/12 line-through decoration-bad/50")}>
           <span aria-hidden className="mr-3 inline-block w-10 text-right text-soft select-none">
             {number}
             <span className="ml-1 inline-block w-2">{kind === "added" ? "+" : kind === "removed" ? "−" : ""}</span>
           </span>
-          <Words tokens={tokens} />
+          <Tokens tokens={tokens} />
         </span>
       ))}
     </pre>
   );
 }
 
-function Words({ tokens }: { tokens: Token[] }) {
+function Tokens({ tokens }: { tokens: Token[] }) {
   if (tokens.length === 0) return <> </>;
   return tokens.map(({ text, kind }, index) => (
     <span key={index} className={kind === null ? undefined : KINDS[kind]}>

@@ -1,64 +1,64 @@
-// The pipeline, drawn: layers from afar, agents and debates from nearer, what is said from near.
+// Zoomable drawing of the pipeline: layers when zoomed out, then agents and debates, then the transcript of a debate.
 
 import { Background, BackgroundVariant, MiniMap, Panel, ReactFlow, ReactFlowProvider, useOnViewportChange, useReactFlow, useStore } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
 import { Crosshair, Maximize, Minus, Plus } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 
-import { isUnderWay } from "../../model/api";
+import { isActive } from "../../model/api";
 import { LAYERS, type Log } from "../../model/consult";
 import { Button, cn } from "../../parts/ui";
-import { CARDS, Seen, type View } from "./cards";
+import { CanvasContext, CARDS, type CanvasView } from "./cards";
 import { useConsultation } from "./consultation";
-import { layout, levelOf, lookedAt, nearest, RANK, type Drawn } from "./layout";
+import { focusOf, layout, levelOf, maxZoomOf, RANK, type CanvasNode } from "./layout";
 
-/** The narrowest window in which words fit into the drawing, in pixels. */
-const ROOM = 640;
+/** Minimum width of the drawing for transcripts in it, in pixels; in a narrower one they open in a panel. */
+const MIN_TRANSCRIPT_WIDTH = 640;
 
-/** The buttons above hide nothing. */
-const ROOM_AROUND = { top: "60px", x: "16px", bottom: "16px" } as const;
+/** Padding of the visible part; the top leaves space for the buttons. */
+const PADDING = { top: "60px", x: "16px", bottom: "16px" } as const;
 
 interface Props {
-  /** What is looked at: a layer or a move. */
+  /** Id of the layer or move in view. */
   at: string | null;
   log: string | null;
   round: number | null;
-  /** Whether something else is read over it, which has the keys. */
+  /** Whether a panel is open over the drawing, so that keys are not for the drawing. */
   covered: boolean;
-  /** Somebody went elsewhere: by a step, which can be gone back, or by moving the drawing. */
+  /** The view has changed; `step` adds a history entry, as opposed to panning and zooming. */
   onAt: (at: string | null, step: boolean) => void;
   onPlace: (log: Log, round: number | null) => void;
-  /** Reads a debate, or a document. */
+  /** Opens a debate in the panel, or a document. */
   onRead: (move: string) => void;
   onDocument: (name: string) => void;
 }
 
-/** The name of a layer or a move in the drawing. */
+/** Node id of a layer or move. */
 const nodeOf = (at: string) => ([...LAYERS, RANK].some((layer) => layer.id === at) ? `layer-${at}` : at);
 
-/** Where keys mean something else. */
+/** Elements in which keys are typed text. */
 const TYPED = "input, textarea, select, [contenteditable], dialog";
 
 function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }: Props) {
   const { run, state } = useConsultation();
   const drawn = useMemo(() => layout(state), [state]);
   const zoom = useStore((store) => store.transform[2]);
-  const seen = useStore(({ transform: [x, y, zoom], width, height }) => lookedAt(drawn, { x, y, zoom, width, height }));
+  const focused = useStore(({ transform: [x, y, zoom], width, height }) => focusOf(drawn, { x, y, zoom, width, height }));
   const [width, height] = useStore((store) => [store.width, store.height] as const, (one, other) => one[0] === other[0] && one[1] === other[1]);
   const ready = useStore((store) => store.width > 0 && store.panZoom !== null);
-  const wide = width >= ROOM;
+  const wide = width >= MIN_TRANSCRIPT_WIDTH;
   const flow = useReactFlow();
-  const [following, setFollowing] = useState(isUnderWay(run.status) && at === null);
+  const [following, setFollowing] = useState(isActive(run.status) && at === null);
   const duration = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 500;
   const fit = useCallback(
     (to: string | null) => {
       const nodes = to === null ? {} : { nodes: [{ id: nodeOf(to) }] };
-      // A layer is never as near as what is said.
-      void flow.fitView({ ...nodes, duration, padding: ROOM_AROUND, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 8 });
+      // A layer stays below the zoom level at which transcripts appear.
+      void flow.fitView({ ...nodes, duration, padding: PADDING, maxZoom: to === null || to !== nodeOf(to) ? 1.2 : 8 });
     },
     [flow, duration],
   );
-  // Whether somebody has moved the drawing with their hands, and what the address says by our own doing.
+  // Whether the user has panned or zoomed, and the `at` that this component itself has put into the URL.
   const moved = useRef(false);
   const own = useRef(at);
   const show = useCallback(
@@ -71,13 +71,13 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     },
     [fit, onAt],
   );
-  // The camera goes where something happens, until somebody moves it.
+  // Follow the running layer until the user moves the drawing.
   const active = LAYERS.findLast(({ id }) => state.layers[id] === "running")?.id ?? null;
   useEffect(() => {
     if (ready && following) fit(active);
   }, [ready, following, active, fit]);
-  // Whoever comes by a link, or goes back, is taken to what the address names, as soon as that is there.
-  const wanted = at === null || drawn.nodes.some((node) => node.id === nodeOf(at)) ? at : undefined;
+  // After a link or the back button, show the layer or move in the URL as soon as its node exists.
+  const target = at === null || drawn.nodes.some((node) => node.id === nodeOf(at)) ? at : undefined;
   useEffect(() => {
     if (at === own.current) return;
     own.current = at;
@@ -86,23 +86,23 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
   }, [at]);
   const size = drawn.nodes.length;
   useEffect(() => {
-    if (ready && !moved.current && !following && wanted !== undefined) fit(wanted);
-  }, [ready, wanted, size, width, height, following, fit]);
+    if (ready && !moved.current && !following && target !== undefined) fit(target);
+  }, [ready, target, size, width, height, following, fit]);
   const level = levelOf({ zoom, width, height });
   const whole = Math.min(width / Math.max(1, ...drawn.layers.map((box) => box.x + box.width)), 1);
-  // The address says what is looked at, wherever somebody has gone.
+  // Keep the URL in step when the user pans or zooms.
   useOnViewportChange({
     onEnd: () => {
       if (!moved.current) return;
-      // Whoever has come so near reads: all of it is in view.
-      const reads = level === "near" && wide && seen !== null && seen === nodeOf(seen);
+      // At this zoom level the transcript is readable: fit its card into the view.
+      const reads = level === "near" && wide && focused !== null && focused === nodeOf(focused);
       if (reads) {
         moved.current = false;
-        fit(seen);
+        fit(focused);
       }
-      if (seen === at) return;
-      own.current = seen;
-      onAt(seen, false);
+      if (focused === at) return;
+      own.current = focused;
+      onAt(focused, false);
     },
   });
   const keys: Record<string, () => void> = {
@@ -111,24 +111,24 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     "-": () => void flow.zoomOut({ duration }),
     "0": () => show(null),
     Escape: () => {
-      // What is read goes away, and with it the focus, if that is in it.
-      if (level === "near" && seen !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(seen)}"]`)?.focus({ preventScroll: true });
+      // The transcript disappears: move the keyboard focus from it to the card of the debate.
+      if (level === "near" && focused !== null) document.querySelector<HTMLElement>(`.react-flow__node[data-id="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
       show(level === "near" ? "sandbox" : null);
     },
   };
   const step = (key: string): boolean => {
-    const work = keys[key];
-    if (!work) return false;
+    const action = keys[key];
+    if (!action) return false;
     moved.current = true;
     setFollowing(false);
-    work();
+    action();
     return true;
   };
-  const choose = (node: Drawn) => {
+  const choose = (node: CanvasNode) => {
     if (node.type === "layer") show(node.data.layer);
     else if (node.type === "debate" && !wide) onRead(node.id);
-    // Whoever reads is left alone.
-    else if (node.type === "debate" && !(level === "near" && node.id === seen)) show(node.id);
+    // A click in the open transcript does not move the view.
+    else if (node.type === "debate" && !(level === "near" && node.id === focused)) show(node.id);
     else if (node.type === "agent") {
       const document = state.agents.find((agent) => agent.id === node.id)?.output[0];
       if (document) onDocument(document);
@@ -143,7 +143,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     else if (!step(event.key)) return;
     event.preventDefault();
   };
-  // Wherever on the page the focus is.
+  // Keys work wherever on the page the focus is.
   const pressed = useRef(press);
   pressed.current = press;
   useEffect(() => {
@@ -151,14 +151,14 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
     window.addEventListener("keydown", listener);
     return () => window.removeEventListener("keydown", listener);
   }, []);
-  const near = nearest(width, height);
-  const filled = zoom >= near * 0.9;
-  const view = useMemo<View>(
-    () => ({ level: level === "near" && !wide ? "middle" : level, at: seen, filled, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
-    [level, wide, seen, filled, log, round, onPlace, onRead, show],
+  const maxZoom = maxZoomOf(width, height);
+  const filled = zoom >= maxZoom * 0.9;
+  const view = useMemo<CanvasView>(
+    () => ({ level: level === "near" && !wide ? "middle" : level, at: focused, filled, log, round, onPlace, onShow: (move) => (wide ? show(move) : onRead(move)) }),
+    [level, wide, focused, filled, log, round, onPlace, onRead, show],
   );
   return (
-    <Seen.Provider value={view}>
+    <CanvasContext.Provider value={view}>
       <ReactFlow
         nodes={drawn.nodes}
         edges={drawn.edges}
@@ -169,14 +169,14 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
         elementsSelectable={false}
         nodesFocusable
         minZoom={whole * 0.6}
-        maxZoom={near}
+        maxZoom={maxZoom}
         onNodeClick={(_, node) => choose(node)}
         onMoveStart={(event) => {
           if (!event) return;
           moved.current = true;
           setFollowing(false);
         }}
-        aria-label="The pipeline"
+        aria-label="Pipeline drawing"
         style={{ "--zoom": zoom } as CSSProperties}
         className="rounded-lg border border-line bg-sunken!"
       >
@@ -189,7 +189,7 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
             setFollowing(false);
             void flow.setCenter(x, y, { zoom, duration });
           }}
-          ariaLabel="Where in the drawing you are"
+          ariaLabel="Overview of the drawing"
           className={cn("overflow-hidden rounded-md border border-line shadow-md max-md:hidden", level === "near" && "hidden")}
           style={{ width: 160, height: 72 }}
           bgColor="var(--raised)"
@@ -197,43 +197,43 @@ function Drawing({ at, log, round, covered, onAt, onPlace, onRead, onDocument }:
           nodeColor={(node) => (node.type === "layer" ? "var(--line)" : "var(--accent)")}
         />
         <Panel position="top-left">
-          <Crumbs at={seen} onShow={show} />
+          <Breadcrumbs at={focused} onShow={show} />
         </Panel>
         <Panel position="top-right" className="flex gap-1">
-          {isUnderWay(run.status) && (
-            <Button aria-pressed={following} onClick={() => setFollowing((before) => !before)} title="The view goes where something happens">
+          {isActive(run.status) && (
+            <Button aria-pressed={following} aria-label={following ? "Following" : "Follow"} onClick={() => setFollowing((before) => !before)} title="Keep the running layer in view">
               <Crosshair aria-hidden className={cn("size-4", following && "text-accent")} />
-              {following ? "Following" : "Follow"}
+              <span className="max-sm:hidden">{following ? "Following" : "Follow"}</span>
             </Button>
           )}
-          <Button aria-label="Nearer" title="Nearer (+)" onClick={() => step("+")}>
+          <Button aria-label="Zoom in" title="Zoom in (+)" onClick={() => step("+")}>
             <Plus aria-hidden className="size-4" />
           </Button>
-          <Button aria-label="Farther" title="Farther (−)" onClick={() => step("-")}>
+          <Button aria-label="Zoom out" title="Zoom out (−)" onClick={() => step("-")}>
             <Minus aria-hidden className="size-4" />
           </Button>
-          <Button aria-label="All of it" title="All of it (0)" onClick={() => show(null)}>
+          <Button aria-label="Show all" title="Show all (0)" onClick={() => show(null)}>
             <Maximize aria-hidden className="size-4" />
           </Button>
         </Panel>
       </ReactFlow>
-    </Seen.Provider>
+    </CanvasContext.Provider>
   );
 }
 
-/** From all of it down to what is looked at. */
-function Crumbs({ at, onShow }: { at: string | null; onShow: (at: string | null) => void }) {
+/** Path from the whole consultation to the layer or move in view. */
+function Breadcrumbs({ at, onShow }: { at: string | null; onShow: (at: string | null) => void }) {
   const { run } = useConsultation();
   const layer = [...LAYERS, RANK].find((one) => one.id === at) ?? (at === null ? undefined : LAYERS.find((one) => one.id === "sandbox"));
   const steps: { to: string | null; name: string }[] = [{ to: null, name: run.title }];
   if (layer) steps.push({ to: layer.id, name: layer.name });
   if (at !== null && layer?.id !== at) steps.push({ to: at, name: at });
   return (
-    <nav aria-label="Where you are" className="flex items-center gap-1 rounded-md border border-line bg-raised px-2 py-1.5 text-xs">
+    <nav aria-label="Breadcrumbs" className="flex flex-wrap items-center gap-1 rounded-md border border-line bg-raised px-2 py-1.5 text-xs max-sm:max-w-36">
       {steps.map(({ to, name }, index) => (
         <span key={name} className="flex items-center gap-1">
           {index > 0 && <span aria-hidden>›</span>}
-          <button type="button" aria-current={index === steps.length - 1 ? "location" : undefined} className="cursor-pointer hover:underline" onClick={() => onShow(to)}>
+          <button type="button" aria-current={index === steps.length - 1 ? "location" : undefined} title={name} className="max-w-28 cursor-pointer truncate hover:underline sm:max-w-72" onClick={() => onShow(to)}>
             {name}
           </button>
         </span>

@@ -1,50 +1,50 @@
-// A consultation: the pipeline as it happens, what it came to, and every document.
+// Consultation: tabs with the pipeline as a drawing or a list, the results and the documents.
 
 import { Tabs } from "radix-ui";
 import { lazy, Suspense, useCallback, useMemo } from "react";
 
 import type { RunOf } from "../../model/api";
 import { empty, moves, reduce, type Log } from "../../model/consult";
-import { useFollowed, type Watched } from "../../model/hooks";
+import { useRunEvents, type RunProps } from "../../model/hooks";
 import { cn, Notice, TAB } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
-import { Head } from "../Head";
-import { consultation, Shared } from "./consultation";
+import { RunHeader } from "../RunHeader";
+import { consultation, ConsultationContext } from "./consultation";
+import { DebateDialog } from "./DebateDialog";
 import { Documents } from "./Documents";
 import { Outline } from "./Outline";
-import { Reading } from "./Reading";
 import { Results } from "./Results";
 
 const Canvas = lazy(() => import("./Canvas"));
 
 const VIEWS = [
   { id: "pipeline", name: "Pipeline" },
-  { id: "list", name: "As a list" },
+  { id: "list", name: "List" },
   { id: "results", name: "Results" },
   { id: "documents", name: "Documents" },
 ] as const;
 
-export default function ConsultRun(watched: Watched<RunOf<"consult">>) {
-  const { run } = watched;
-  const { state, line, lost } = useFollowed(watched, empty, reduce);
+export default function ConsultRun(props: RunProps<RunOf<"consult">>) {
+  const { run } = props;
+  const { state, connection, lost } = useRunEvents(props, empty, reduce);
   const shared = useMemo(() => consultation(run, state), [run, state]);
   const { query } = useRoute();
   const narrow = window.matchMedia("(width < 48rem)").matches;
-  // Whoever looks at something in the drawing is not taken away from it by the end.
-  const usual = shared.came && !query.has("at") ? "results" : narrow ? "list" : "pipeline";
-  const asked = query.get("view");
-  const view = VIEWS.some((one) => one.id === asked) ? (asked ?? usual) : usual;
+  // When the run ends, the results open by themselves, unless something in the drawing is open.
+  const defaultView = shared.report && !query.has("at") ? "results" : narrow ? "list" : "pipeline";
+  const requested = query.get("view");
+  const view = VIEWS.some((one) => one.id === requested) ? (requested ?? defaultView) : defaultView;
   const open = query.get("move");
   const log = query.get("log");
   const round = Number(query.get("round")) || null;
-  const read = useCallback((move: string | null) => go(withQuery({ move, log: null, round: null })), []);
-  const place = useCallback((to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true), []);
-  const look = useCallback((at: string | null, step: boolean) => go(withQuery({ view: "pipeline", at, log: null, round: null }), !step), []);
-  const show = useCallback((document: string) => go(withQuery({ view: "documents", document })), []);
+  const openDebate = useCallback((move: string | null) => go(withQuery({ move, log: null, round: null })), []);
+  const openRound = useCallback((to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true), []);
+  const focus = useCallback((at: string | null, step: boolean) => go(withQuery({ view: "pipeline", at, log: null, round: null }), !step), []);
+  const openDocument = useCallback((document: string) => go(withQuery({ view: "documents", document })), []);
   return (
-    <Shared.Provider value={shared}>
+    <ConsultationContext.Provider value={shared}>
       <div className="flex flex-1 flex-col">
-        <Head {...watched} line={line} lost={lost} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
+        <RunHeader {...props} connection={connection} lost={lost} rounds={shared.rounds} moves={moves(state).map((id) => ({ id, title: shared.titleOf(id) ?? "" }))} />
         {state.warnings.map((warning) => (
           <div key={warning} className="mb-3">
             <Notice tone="doubt" title={warning} />
@@ -59,26 +59,26 @@ export default function ConsultRun(watched: Watched<RunOf<"consult">>) {
             ))}
           </Tabs.List>
           <Tabs.Content value="pipeline" className="flex min-h-[32rem] flex-1">
-            <Suspense fallback={<p className="text-sm text-soft">Drawing…</p>}>
-              <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={look} onPlace={place} onRead={read} onDocument={show} />
+            <Suspense fallback={<p className="text-sm text-soft">Loading…</p>}>
+              <Canvas at={query.get("at")} log={log} round={round} covered={open !== null} onAt={focus} onPlace={openRound} onRead={openDebate} onDocument={openDocument} />
             </Suspense>
-            {/* On paper the drawing is a list. */}
+            {/* The drawing is printed as a list. */}
             <div className="hidden w-full print:block">
-              <Outline onOpen={read} onDocument={show} />
+              <Outline onOpen={openDebate} onDocument={openDocument} />
             </div>
           </Tabs.Content>
           <Tabs.Content value="list" className="rounded-md">
-            <Outline onOpen={read} onDocument={show} />
+            <Outline onOpen={openDebate} onDocument={openDocument} />
           </Tabs.Content>
           <Tabs.Content value="results" className="rounded-md">
-            <Results onOpen={read} onDocument={show} />
+            <Results onOpen={openDebate} onDocument={openDocument} />
           </Tabs.Content>
           <Tabs.Content value="documents" className="rounded-md">
-            <Documents run={run} told={state.documents.length} name={query.get("document")} onOpen={show} />
+            <Documents run={run} written={state.documents.length} name={query.get("document")} onOpen={openDocument} />
           </Tabs.Content>
         </Tabs.Root>
-        {open && <Reading key={open} move={open} log={log} round={round} onPlace={place} onClose={() => go(withQuery({ move: null, log: null, round: null }), true)} />}
+        {open && <DebateDialog key={open} move={open} log={log} round={round} onPlace={openRound} onClose={() => go(withQuery({ move: null, log: null, round: null }), true)} />}
       </div>
-    </Shared.Provider>
+    </ConsultationContext.Provider>
   );
 }

@@ -1,50 +1,54 @@
-// Every document of a consultation, to be read or kept.
+// Documents of a consultation: a list, and the chosen document with a download link.
 
 import { Download } from "lucide-react";
 import { useEffect } from "react";
 
-import { at } from "../../model/api";
-import { useAsked, useText } from "../../model/hooks";
+import { apiUrl } from "../../model/api";
+import { useFetch, useText } from "../../model/hooks";
 import type { RunView } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
-import { Said } from "../../parts/Said";
-import { Button, Card, cn, Empty } from "../../parts/ui";
+import { ProblemNotice } from "../../parts/notices";
+import { Button, Card, cn, Empty, Skeleton } from "../../parts/ui";
 
-/** What it came to first, then as people count: m2 before m10. */
+/** Layout: the list beside the document, above it on a phone. */
+const COLUMNS = "grid gap-4 md:grid-cols-[16rem_1fr]";
+
+/** Sort order: the reports first, then by name with numbers compared as numbers (m2 before m10). */
 function order(one: string, other: string): number {
   const rank = (name: string) => (name === "report.md" ? 0 : name.startsWith("report.") ? 1 : 2);
   return rank(one) - rank(other) || one.localeCompare(other, "en", { numeric: true });
 }
 
-/** What can be shown as it is; a page is only there to be kept. */
+/** Files shown as text; others, such as the HTML report, can only be downloaded. */
 const SHOWN = /\.(md|json|txt|toml)$/;
 
 interface Props {
   run: RunView;
-  /** How many were told of so far. */
-  told: number;
+  /** Number of documents that events have named so far; the list is fetched again when it changes. */
+  written: number;
   name: string | null;
   onOpen: (name: string) => void;
 }
 
-export function Documents({ run, told, name, onOpen }: Props) {
-  const { value, problem, again } = useAsked(at("/api/runs/{id}/documents", { id: run.id }));
-  useEffect(again, [again, told, run.status]);
-  if (problem && !value) return <Said problem={problem} />;
-  if (!value) return <p className="text-sm text-soft">Looking…</p>;
-  if (value.files.length === 0) return <Empty title="No documents yet">They are here as soon as they are written.</Empty>;
+export function Documents({ run, written, name, onOpen }: Props) {
+  const { value, problem, refetch } = useFetch(apiUrl("/api/runs/{id}/documents", { id: run.id }));
+  useEffect(refetch, [refetch, written, run.status]);
+  if (problem && !value) return <ProblemNotice problem={problem} />;
+  if (!value) return <Loading />;
+  if (value.files.length === 0) return <Empty title="No documents yet">Documents appear here as they are written.</Empty>;
   const files = [...value.files].sort((one, other) => order(one.name, other.name));
-  // Whoever names a move means its document, in whatever folder that is.
+  // A link can name a document without its folder.
   const named = files.find((file) => file.name === name) ?? files.find((file) => file.name.endsWith(`/${name}`));
   const chosen = name === null ? files[0] : named;
   return (
-    <div className="grid gap-4 md:grid-cols-[16rem_1fr]">
+    <div className={COLUMNS}>
       <ul className="grid max-h-[70dvh] content-start gap-0.5 overflow-y-auto max-md:max-h-48 print:hidden" tabIndex={0} aria-label="Documents">
         {files.map((file) => (
           <li key={file.name}>
             <button
               type="button"
               aria-current={file === chosen}
+              title={file.name}
               onClick={() => onOpen(file.name)}
               className={cn(
                 "w-full cursor-pointer truncate rounded-md px-2 py-1.5 text-left font-mono text-xs hover:bg-sunken",
@@ -56,19 +60,36 @@ export function Documents({ run, told, name, onOpen }: Props) {
           </li>
         ))}
       </ul>
-      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`There is no document called ${name}`}>Choose one from the list.</Empty>}
+      {chosen ? <Document key={chosen.name} run={run} name={chosen.name} /> : <Empty title={`Document ${name} not found`}>Choose one from the list.</Empty>}
+    </div>
+  );
+}
+
+/** Placeholder with the layout of the list and a document. */
+function Loading() {
+  return (
+    <div className={COLUMNS}>
+      <div aria-hidden className="grid content-start gap-3 px-2 py-2 max-md:max-h-48 max-md:overflow-hidden">
+        {Array.from({ length: 12 }, (_, index) => (
+          <div key={index} className="h-3 w-3/4 animate-pulse rounded-sm bg-line" />
+        ))}
+      </div>
+      <Card>
+        <div aria-hidden className="mb-2 h-9 w-40 animate-pulse rounded-md bg-sunken" />
+        <Skeleton />
+      </Card>
     </div>
   );
 }
 
 function Document({ run, name }: { run: RunView; name: string }) {
   const readable = SHOWN.test(name);
-  const path = at("/api/runs/{id}/documents/{document}", { id: run.id, document: name });
+  const path = apiUrl("/api/runs/{id}/documents/{document}", { id: run.id, document: name });
   const text = useText(readable ? path : null);
   return (
     <Card className="min-w-0">
       <div className="mb-2 flex flex-wrap items-center gap-3">
-        <h2 className="min-w-0 flex-1 truncate font-mono text-sm">{name}</h2>
+        <h2 className="flex-1 font-mono text-sm wrap-anywhere">{name}</h2>
         <Button asChild>
           <a href={path} download>
             <Download aria-hidden className="size-4" />
@@ -82,7 +103,9 @@ function Document({ run, name }: { run: RunView; name: string }) {
           {text}
         </pre>
       )}
-      {text == null && <p className="text-sm text-soft">{!readable ? "A page for itself, to be downloaded and opened in a browser." : text === null ? "It cannot be read." : "Looking…"}</p>}
+      {readable && text === undefined && <Skeleton />}
+      {readable && text === null && <p className="text-sm text-soft">Cannot load this document.</p>}
+      {!readable && <p className="text-sm text-soft">Download this file and open it in a browser.</p>}
     </Card>
   );
 }

@@ -1,8 +1,8 @@
-// The pipeline as a list: the same as the drawing, for those who would rather read.
+// The pipeline as a list, with the same content as the drawing.
 
 import * as m from "motion/react-m";
 
-import { LAYERS, moves, share, standing } from "../../model/consult";
+import { layerProgress, LAYERS, moves, ranking } from "../../model/consult";
 import { Badge, Card, Empty, Meter } from "../../parts/ui";
 import { Strip } from "../debate/Strip";
 import { TONES, useConsultation } from "./consultation";
@@ -24,7 +24,7 @@ export function Outline({ onOpen, onDocument }: Props) {
               <Badge tone={TONES[state.layers[id]]}>{state.layers[id]}</Badge>
               <span className="text-sm text-soft">{about}</span>
             </div>
-            <Meter value={share(state, id, rounds)} label={`${name}: how far it is`} />
+            <Meter value={layerProgress(state, id, rounds)} label={`${name}: progress`} />
             <ul className="mt-3 grid gap-2 text-sm empty:hidden sm:grid-cols-2 lg:grid-cols-3">
               {state.agents
                 .filter((agent) => agent.layer === id)
@@ -77,10 +77,10 @@ export function Outline({ onOpen, onDocument }: Props) {
       ))}
       <li>
         <Card>
-          <h2 className="mb-2 font-medium">{state.recommended.length > 0 ? "Rank" : "Rank so far"}</h2>
-          {standing(state).length === 0 && <p className="text-sm text-soft">Moves are here in the order of their scores, as soon as one is scored.</p>}
+          <h2 className="mb-2 font-medium">{state.recommended.length > 0 ? "Ranking" : "Ranking so far"}</h2>
+          {ranking(state).length === 0 && <p className="text-sm text-soft">Moves appear here in the order of their scores.</p>}
           <ol className="grid gap-1 text-sm empty:hidden">
-            {standing(state).map((move, index) => (
+            {ranking(state).map((move, index) => (
               <m.li key={move} layout="position" className="flex gap-3">
                 <span className="w-6 shrink-0 text-right text-soft tabular-nums">{index + 1}</span>
                 <span className="flex-1 truncate" dir="auto">
@@ -94,7 +94,7 @@ export function Outline({ onOpen, onDocument }: Props) {
       </li>
       {state.agents.length === 0 && state.layers["0"] === "waiting" && (
         <li>
-          <Empty title="It has just begun">What happens is shown as it does.</Empty>
+          <Empty title="Just started">Progress appears here.</Empty>
         </li>
       )}
     </ol>

@@ -4,41 +4,41 @@ import { expect, it } from "vitest";
 import { empty } from "../../model/consult";
 import { consultRun, rankedMove, report, score, suggestion, verdict } from "../../model/fixtures";
 import type { ConsultReport, JudgeScore, RankedMove } from "../../model/schema";
-import { consultation, Shared } from "./consultation";
+import { consultation, ConsultationContext } from "./consultation";
 import { Results } from "./Results";
 
 const HOSTILE = "<img src=x onerror=alert(1)>";
 
 const card: JudgeScore = { ...score, reasoning: HOSTILE };
-const placed = (number: number): RankedMove => ({ ...rankedMove, rank: number, move_id: `m${number}`, title: `Title ${number} ${HOSTILE}`, total_score: 100 - number });
+const ranked = (number: number): RankedMove => ({ ...rankedMove, rank: number, move_id: `m${number}`, title: `Title ${number} ${HOSTILE}`, total_score: 100 - number });
 const result: ConsultReport = {
   ...report,
-  recommended_moves: [1, 2, 3].map(placed),
-  other_moves: [4, 5].map(placed),
+  recommended_moves: [1, 2, 3].map(ranked),
+  other_moves: [4, 5].map(ranked),
   policy_scores: [1, 2, 3, 4, 5].map((number) => ({ ...verdict, move_id: `m${number}`, total_score: 100 - number, scores_by_agent: { D1: card, D2: card, D3: card } })),
-  // The second one cites nothing: the server leaves the field out.
+  // The second suggestion has no `cited` field: the server omits it if nothing is cited.
   move_suggestions: [{ ...suggestion, persona: HOSTILE, thesis: HOSTILE, cited: [{ finding: "F1.1", title: HOSTILE }] }, { ...suggestion, move_id: "m2" }],
   flags: [
-    { kind: "tie", message: "some are equal" },
-    { kind: "tie", move_id: "m2", message: "m9 scored as much" },
+    { kind: "tie", message: "some moves have equal scores" },
+    { kind: "tie", move_id: "m2", message: "same total score as m9" },
     { kind: "assumed", move_id: "m5", message: "a judge did not answer" },
   ],
 };
 
-it("shows scores, reasons and flags where they belong, and runs nothing", () => {
+it("results show scores, reasons and flags as text, each flag with its move", () => {
   const shown = renderToStaticMarkup(
-    <Shared.Provider value={consultation({ ...consultRun, status: "done", result }, empty())}>
+    <ConsultationContext.Provider value={consultation({ ...consultRun, status: "done", result }, empty())}>
       <Results onOpen={() => {}} onDocument={() => {}} />
-    </Shared.Provider>,
+    </ConsultationContext.Provider>,
   );
   expect(shown).not.toContain("<img");
-  expect(shown).toContain("2 things to know");
+  expect(shown).toContain("2 notes");
   expect(shown).toMatch(/m5 <\/span>a judge did not answer/);
-  // What is about a move that is recommended stands in its card.
+  // The flag of a recommended move is in the card of that move.
   const [, first, second] = shown.split("<h3");
-  expect(first).not.toContain("m9 scored as much");
-  expect(second).toContain("m9 scored as much");
+  expect(first).not.toContain("same total score as m9");
+  expect(second).toContain("same total score as m9");
   expect(shown.match(/who pays/g)).toHaveLength(9);
-  expect(shown).toMatch(/Rests on.*F1\.1<\/button>/);
-  expect(shown).toContain("The other 2");
+  expect(shown).toMatch(/Based on.*F1\.1<\/button>/);
+  expect(shown).toContain("Other moves (2)");
 });

@@ -1,12 +1,13 @@
-// What a consultation came to: the three that are recommended, and the others.
+// Results of a consultation: the three recommended moves, and the other moves.
 
 import { Download, Printer } from "lucide-react";
 import { useState } from "react";
 
-import { at, isUnderWay } from "../../model/api";
+import { apiUrl, isActive } from "../../model/api";
+import { count } from "../../model/format";
 import type { ConsultReport, RankedMove } from "../../model/schema";
 import { Button, Card, cn, Empty, Heading, Notice } from "../../parts/ui";
-import { Bars, METRICS, sum, Words, type Scored } from "../debate/Scores";
+import { JudgeTexts, METRICS, metricTotal, ScoreTable, type Scored } from "../debate/Scores";
 import { useConsultation } from "./consultation";
 
 interface Props {
@@ -15,21 +16,21 @@ interface Props {
 }
 
 export function Results({ onOpen, onDocument }: Props) {
-  const { run, came, agents } = useConsultation();
-  if (!came) {
+  const { run, report, agents } = useConsultation();
+  if (!report) {
     return (
-      <Empty title={isUnderWay(run.status) ? "It is still being debated" : "It has not come to its end"}>
-        The recommendations are here once every move was scored.
+      <Empty title={isActive(run.status) ? "No results yet" : "The consultation did not finish"}>
+        Recommendations appear here when every move is scored.
       </Empty>
     );
   }
-  const scored = (move: string) => came.policy_scores.find((one) => one.move_id === move);
+  const scored = (move: string) => report.policy_scores.find((one) => one.move_id === move);
   return (
     <div className="grid gap-5">
       <div className="flex flex-wrap gap-2 print:hidden">
         {["report.md", "report.html", "report.json"].map((name) => (
           <Button key={name} asChild>
-            <a href={at("/api/runs/{id}/documents/{document}", { id: run.id, document: name })} download>
+            <a href={apiUrl("/api/runs/{id}/documents/{document}", { id: run.id, document: name })} download>
               <Download aria-hidden className="size-4" />
               {name}
             </a>
@@ -40,7 +41,7 @@ export function Results({ onOpen, onDocument }: Props) {
           Print
         </Button>
       </div>
-      <ToKnow came={came} />
+      <Notes report={report} />
       <section aria-labelledby="recommended" className="grid gap-2">
         <div className="flex flex-wrap items-baseline gap-x-4">
           <Heading id="recommended">Recommended</Heading>
@@ -52,28 +53,28 @@ export function Results({ onOpen, onDocument }: Props) {
           </p>
         </div>
         <ol className="grid gap-4 lg:grid-cols-3 print:block">
-          {came.recommended_moves.map((placed) => (
-            <li key={placed.move_id} className="break-inside-avoid print:mb-3">
-              <Recommended placed={placed} came={came} onOpen={onOpen} onDocument={onDocument} />
+          {report.recommended_moves.map((ranked) => (
+            <li key={ranked.move_id} className="break-inside-avoid print:mb-3">
+              <Recommended ranked={ranked} report={report} onOpen={onOpen} onDocument={onDocument} />
             </li>
           ))}
         </ol>
       </section>
-      <All came={came} scored={scored} />
-      <Others placed={came.other_moves} scored={scored} onOpen={onOpen} />
-      {!came.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Ties: {came.tie_rule}.</p>}
+      <All report={report} scored={scored} />
+      <Others moves={report.other_moves} scored={scored} onOpen={onOpen} />
+      {!report.flags.some((flag) => flag.kind === "tie") && <p className="text-xs text-soft">Ties: {report.tie_rule}.</p>}
     </div>
   );
 }
 
-/** What must be known before anything of it is believed. */
-function ToKnow({ came }: { came: ConsultReport }) {
-  // What is about one move stands with it, where it is shown at length.
-  const shown = new Set(came.recommended_moves.map((placed) => placed.move_id));
-  const flags = came.flags.filter((flag) => flag.move_id == null || !shown.has(flag.move_id));
+/** Caveats about the whole report, and about moves that have no card. */
+function Notes({ report }: { report: ConsultReport }) {
+  // Flags of a recommended move are shown in its card.
+  const shown = new Set(report.recommended_moves.map((ranked) => ranked.move_id));
+  const flags = report.flags.filter((flag) => flag.move_id == null || !shown.has(flag.move_id));
   if (flags.length === 0) return null;
   return (
-    <Notice tone="doubt" title={flags.length === 1 ? "One thing to know" : `${flags.length} things to know`}>
+    <Notice tone="doubt" title={count(flags.length, "note")}>
       <ul className="list-disc pl-5">
         {flags.map((flag) => (
           <li key={`${flag.kind} ${flag.move_id ?? ""} ${flag.message}`} dir="auto">
@@ -86,19 +87,19 @@ function ToKnow({ came }: { came: ConsultReport }) {
   );
 }
 
-function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: RankedMove; came: ConsultReport }) {
-  const id = placed.move_id;
-  const scored = came.policy_scores.find((one) => one.move_id === id);
-  const suggested = came.move_suggestions.find((one) => one.move_id === id);
-  const flags = came.flags.filter((flag) => flag.move_id === id);
+function Recommended({ ranked, report, onOpen, onDocument }: Props & { ranked: RankedMove; report: ConsultReport }) {
+  const id = ranked.move_id;
+  const scored = report.policy_scores.find((one) => one.move_id === id);
+  const suggested = report.move_suggestions.find((one) => one.move_id === id);
+  const flags = report.flags.filter((flag) => flag.move_id === id);
   const cited = suggested?.cited ?? [];
   return (
     <Card className="flex h-full flex-col gap-3 print:h-auto print:gap-1 print:p-3 print:text-xs">
       <div className="flex items-start gap-3">
-        <span className="text-2xl font-semibold text-accent tabular-nums">{placed.rank}</span>
+        <span className="text-2xl font-semibold text-accent tabular-nums">{ranked.rank}</span>
         <div className="flex-1">
           <h3 className="font-medium text-balance" dir="auto">
-            {placed.title}
+            {ranked.title}
           </h3>
           <p className="text-xs text-soft">
             {id}
@@ -106,8 +107,8 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Ran
           </p>
         </div>
         <p className="shrink-0 text-right tabular-nums">
-          <span className="text-lg font-semibold">{placed.total_score}</span>
-          <span className="text-xs text-soft"> of {placed.out_of}</span>
+          <span className="text-lg font-semibold">{ranked.total_score}</span>
+          <span className="text-xs text-soft"> of {ranked.out_of}</span>
         </p>
       </div>
       {flags.map((flag) => (
@@ -120,12 +121,12 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Ran
           {suggested.thesis}
         </p>
       )}
-      {scored && <Bars scored={scored} />}
-      {scored && <Words scored={scored} of="reasoning" title="Why" />}
-      {scored && <Words scored={scored} of="unanswered" title="Not answered" />}
+      {scored && <ScoreTable scored={scored} />}
+      {scored && <JudgeTexts scored={scored} of="reasoning" title="Reasoning" />}
+      {scored && <JudgeTexts scored={scored} of="unanswered" title="Unanswered objections" />}
       {cited.length > 0 && (
         <p className="text-xs text-soft" dir="auto">
-          Rests on{" "}
+          Based on{" "}
           {cited.map((one, index) => (
             <span key={one.finding}>
               {index > 0 && ", "}
@@ -144,17 +145,17 @@ function Recommended({ placed, came, onOpen, onDocument }: Props & { placed: Ran
   );
 }
 
-/** How the metrics are told apart. */
+/** Colours of the metrics. */
 const SHADES = ["bg-accent", "bg-accent/75", "bg-accent/50", "bg-accent/30"] as const;
 
-/** All moves beside each other, each as the sum of its metrics. */
-function All({ came, scored }: { came: ConsultReport; scored: (move: string) => Scored | undefined }) {
-  const placed = [...came.recommended_moves, ...came.other_moves];
-  const most = placed[0]?.out_of ?? 120;
+/** Chart of all moves: one bar for each, divided by metric. */
+function All({ report, scored }: { report: ConsultReport; scored: (move: string) => Scored | undefined }) {
+  const moves = [...report.recommended_moves, ...report.other_moves];
+  const max = moves[0]?.out_of ?? 120;
   return (
     <section aria-labelledby="all" className="break-inside-avoid">
       <div className="mb-2 flex flex-wrap items-baseline gap-x-4 gap-y-1">
-        <Heading id="all">All {placed.length}, by metric</Heading>
+        <Heading id="all">All {moves.length} moves by metric</Heading>
         <ul aria-hidden className="flex flex-wrap gap-3 text-xs text-soft">
           {METRICS.map(({ key, name }, index) => (
             <li key={key} className="flex items-center gap-1.5">
@@ -165,17 +166,19 @@ function All({ came, scored }: { came: ConsultReport; scored: (move: string) => 
         </ul>
       </div>
       <ol className="grid gap-1 rounded-lg border border-line bg-raised p-3">
-        {placed.map((one) => {
+        {moves.map((one) => {
           const own = scored(one.move_id);
-          const words = own ? METRICS.map(({ key, name }) => `${name} ${sum(own, key)}`).join(", ") : "not scored";
+          const text = own ? METRICS.map(({ key, name }) => `${name} ${metricTotal(own, key)}`).join(", ") : "not scored";
           return (
-            <li key={one.move_id} className="flex items-center gap-2 text-xs">
-              <span className="w-8 shrink-0 font-mono text-soft">{one.move_id}</span>
-              <span className="w-28 shrink-0 truncate sm:w-56" dir="auto">
-                {one.title}
+            <li key={one.move_id} className="flex flex-wrap items-center gap-x-2 text-xs">
+              <span className="flex w-full gap-2 sm:w-66">
+                <span className="w-8 shrink-0 font-mono text-soft">{one.move_id}</span>
+                <span className="flex-1 truncate max-sm:whitespace-normal" title={one.title} dir="auto">
+                  {one.title}
+                </span>
               </span>
-              <span role="img" aria-label={`${one.title}: ${words}, ${one.total_score} of ${most}`} title={words} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
-                {own && METRICS.map(({ key }, index) => <span key={key} className={cn("border-r border-raised", SHADES[index])} style={{ width: `${(sum(own, key) / most) * 100}%` }} />)}
+              <span role="img" aria-label={`${one.title}: ${text}, ${one.total_score} of ${max}`} title={text} className="flex h-3 flex-1 overflow-hidden rounded-xs bg-sunken">
+                {own && METRICS.map(({ key }, index) => <span key={key} className={cn("border-r border-raised", SHADES[index])} style={{ width: `${(metricTotal(own, key) / max) * 100}%` }} />)}
               </span>
               <span className="w-7 shrink-0 text-right tabular-nums">{one.total_score}</span>
             </li>
@@ -189,20 +192,20 @@ function All({ came, scored }: { came: ConsultReport; scored: (move: string) => 
 const COLUMNS = [{ key: "rank", name: "Rank" }, { key: "total", name: "Score" }, ...METRICS] as const;
 type Column = (typeof COLUMNS)[number]["key"];
 
-function Others({ placed, scored, onOpen }: { placed: RankedMove[]; scored: (move: string) => Scored | undefined; onOpen: (move: string) => void }) {
+function Others({ moves, scored, onOpen }: { moves: RankedMove[]; scored: (move: string) => Scored | undefined; onOpen: (move: string) => void }) {
   const [by, setBy] = useState<{ column: Column; down: boolean }>({ column: "rank", down: false });
   const value = (one: RankedMove, column: Column): number => {
     if (column === "rank") return one.rank;
     if (column === "total") return one.total_score;
     const own = scored(one.move_id);
-    return own ? sum(own, column) : 0;
+    return own ? metricTotal(own, column) : 0;
   };
-  const rows = [...placed].sort((one, other) => (value(one, by.column) - value(other, by.column)) * (by.down ? -1 : 1));
+  const rows = [...moves].sort((one, other) => (value(one, by.column) - value(other, by.column)) * (by.down ? -1 : 1));
   if (rows.length === 0) return null;
   return (
     <section aria-labelledby="others">
       <Heading id="others" className="mb-2">
-        The other {placed.length}
+        Other moves ({moves.length})
       </Heading>
       <div className="overflow-x-auto rounded-lg border border-line bg-raised">
         <table className="w-full text-sm print:text-xs">

@@ -1,22 +1,22 @@
-// What is drawn in the pipeline: a layer, an agent, a debate, the ranking.
+// Nodes of the drawing: a layer, an agent, a debate, the ranking.
 
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { createContext, useContext } from "react";
 
-import { debated, LOGS, moves, share, standing, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
-import { count } from "../../model/words";
+import { debateProgress, layerProgress, LOGS, moves, ranking, type Conversation, type Debate, type LayerId, type Log } from "../../model/consult";
+import { count } from "../../model/format";
 import { Badge, cn } from "../../parts/ui";
 import { METRICS } from "../debate/Scores";
 import { Strip } from "../debate/Strip";
 import { Transcript } from "../debate/Transcript";
 import { TONES, useConsultation } from "./consultation";
-import { DEBATE, PLACE, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
+import { DEBATE, RANK_ROW, type AgentNode, type DebateNode, type LayerNode, type Level } from "./layout";
 
-/** From how near it is looked at, and at what. */
-export interface View {
+/** Zoom level of the drawing, and the part in view. */
+export interface CanvasView {
   level: Level;
   at: string | null;
-  /** Whether what is looked at fills the window: then the wheel moves what is said, and not the drawing. */
+  /** Whether the open transcript fills the view: then the wheel scrolls it instead of zooming the drawing. */
   filled: boolean;
   log: string | null;
   round: number | null;
@@ -24,45 +24,45 @@ export interface View {
   onShow: (move: string) => void;
 }
 
-export const Seen = createContext<View>({ level: "far", at: null, filled: false, log: null, round: null, onPlace: () => {}, onShow: () => {} });
+export const CanvasContext = createContext<CanvasView>({ level: "far", at: null, filled: false, log: null, round: null, onPlace: () => {}, onShow: () => {} });
 
 function LayerBox({ data: { layer, name, about } }: NodeProps<LayerNode>) {
   const { state, rounds } = useConsultation();
-  const far = useContext(Seen).level === "far";
-  const inShort = useInShort();
+  const far = useContext(CanvasContext).level === "far";
+  const summaryOf = useLayerSummary();
   const progress = layer === "rank" ? (state.recommended.length > 0 ? "done" : "waiting") : state.layers[layer];
-  const part = layer === "rank" ? (progress === "done" ? 1 : 0) : share(state, layer, rounds);
+  const share = layer === "rank" ? (progress === "done" ? 1 : 0) : layerProgress(state, layer, rounds);
   return (
     <div className={cn("relative size-full rounded-2xl border-2 border-line bg-raised/60 transition-colors", progress === "running" && "border-accent")}>
       <Handle type="target" position={Position.Left} className="opacity-0!" isConnectable={false} />
       <Handle type="source" position={Position.Right} className="opacity-0!" isConnectable={false} />
-      <div className={cn("absolute inset-x-0 top-0 flex items-center gap-3 px-9 py-5 transition-opacity", far && "opacity-0")}>
+      <div className={cn("absolute inset-x-0 top-0 px-9 py-2.5 transition-opacity", far && "opacity-0")}>
         <h2 className="text-2xl font-semibold">{name}</h2>
-        <span className="truncate text-base text-soft">{about}</span>
+        <p className="truncate text-sm text-soft">{about}</p>
       </div>
-      {/* From afar the words keep their size, however small the drawing. */}
+      {/* When zoomed out, the text keeps its size on the screen. */}
       <div
         className={cn("absolute inset-0 flex flex-col justify-center gap-[0.2em] rounded-2xl bg-raised text-center text-[min(calc(14px/var(--zoom)),68px)] opacity-0 transition-opacity", far && "opacity-100")}
         aria-hidden={!far}
       >
         <span className="text-[1.3em] font-semibold whitespace-nowrap">{name}</span>
         <span className={cn("text-[1em]", progress === "running" ? "text-accent" : progress === "done" ? "text-good" : "text-soft")}>
-          {progress === "running" ? `${Math.round(part * 100)} %` : progress}
+          {progress === "running" ? `${Math.round(share * 100)} %` : progress}
         </span>
         <span className="truncate px-[0.5em] text-[0.85em] text-soft" dir="auto">
-          {inShort(layer)}
+          {summaryOf(layer)}
         </span>
-        {far && layer === "sandbox" && <Cells />}
+        {far && layer === "sandbox" && <DebateCells />}
       </div>
       <div className="absolute inset-x-9 bottom-3 h-1.5 overflow-hidden rounded-full bg-sunken">
-        <div className="h-full bg-accent transition-[width] duration-300" style={{ width: `${part * 100}%` }} />
+        <div className="h-full bg-accent transition-[width] duration-300" style={{ width: `${share * 100}%` }} />
       </div>
     </div>
   );
 }
 
-/** All debates at a glance: each fills as it goes, and has its colour once it is scored. */
-function Cells() {
+/** One cell for each debate: it fills with the progress and changes colour once the move is scored. */
+function DebateCells() {
   const { state, rounds } = useConsultation();
   return (
     <span aria-hidden className="mx-auto mt-[0.6em] grid w-3/5 grid-cols-5 gap-[0.4em]">
@@ -71,7 +71,7 @@ function Cells() {
         const scored = debate?.score != null;
         return (
           <span key={move} className="relative flex h-[2em] items-center justify-center overflow-hidden rounded-[0.3em] bg-sunken text-[0.8em]">
-            <span className={cn("absolute inset-y-0 left-0 transition-[width] duration-300", scored ? "bg-good/25" : "bg-accent/30")} style={{ width: `${debated(debate, rounds) * 100}%` }} />
+            <span className={cn("absolute inset-y-0 left-0 transition-[width] duration-300", scored ? "bg-good/25" : "bg-accent/30")} style={{ width: `${debateProgress(debate, rounds) * 100}%` }} />
             <span className="relative text-ink tabular-nums">{scored ? debate.score : move}</span>
           </span>
         );
@@ -80,12 +80,12 @@ function Cells() {
   );
 }
 
-/** What there is of a layer, in a few words. */
-function useInShort(): (layer: LayerId | "rank") => string {
+/** Short summary of a layer, such as `5 documents`. */
+function useLayerSummary(): (layer: LayerId | "rank") => string {
   const { state, titleOf } = useConsultation();
   return (layer) => {
     if (layer === "rank") {
-      const [first] = standing(state);
+      const [first] = ranking(state);
       return first === undefined ? "" : `1. ${titleOf(first) ?? first}`;
     }
     if (layer === "sandbox") {
@@ -100,7 +100,7 @@ function useInShort(): (layer: LayerId | "rank") => string {
 function AgentCard({ data }: NodeProps<AgentNode>) {
   const { state } = useConsultation();
   const agent = state.agents.find((one) => one.id === data.agent);
-  if (!agent || useContext(Seen).level === "far") return null;
+  if (!agent || useContext(CanvasContext).level === "far") return null;
   return (
     <div className={cn("grid size-full animate-arrive content-center gap-1 rounded-xl border border-line bg-raised px-4 transition-colors", agent.progress === "running" && "border-accent")}>
       <p className="truncate text-lg font-medium" dir="auto">
@@ -119,7 +119,7 @@ function AgentCard({ data }: NodeProps<AgentNode>) {
 
 function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   const { state, rounds, titleOf, sourceOf, agents } = useConsultation();
-  const { level, at, filled, log, round, onPlace } = useContext(Seen);
+  const { level, at, filled, log, round, onPlace } = useContext(CanvasContext);
   const debate = state.debates[move] ?? null;
   if (level === "far") return null;
   const speaking = debate !== null && debate.score === null && LOGS.some((one) => debate.conversations[one].next);
@@ -134,7 +134,7 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   );
   const look = cn("rounded-xl border border-line bg-raised transition-colors", speaking && "border-accent");
   if (at === move && level === "near") {
-    // As large as it is on the screen, with words of the usual size.
+    // Undo the zoom, so that the text has its usual size.
     return (
       <div
         className={cn(look, "flex origin-top-left flex-col overflow-hidden")}
@@ -149,7 +149,7 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
     <div className={cn(look, "flex size-full animate-arrive flex-col gap-3 p-4")}>
       {head}
       <Strip tall debate={debate} rounds={rounds} />
-      {debate?.score != null ? <Given debate={debate} /> : <p className="text-sm text-soft">{debate ? whoSpeaks(debate, rounds) : "not begun"}</p>}
+      {debate?.score != null ? <MetricBars debate={debate} /> : <p className="text-sm text-soft">{debate ? debateStatus(debate, rounds) : "not started"}</p>}
       {debate?.warnings.length ? (
         <p className="mt-auto truncate text-sm text-doubt" dir="auto">
           {debate.warnings.at(-1)}
@@ -159,29 +159,29 @@ function DebateCard({ data: { move } }: NodeProps<DebateNode>) {
   );
 }
 
-/** Who is about to say something, and in which round. */
-function whoSpeaks(debate: Debate, rounds: number): string {
+/** Current round of a debate, and the answers it is waiting for. */
+function debateStatus(debate: Debate, rounds: number): string {
   const all = LOGS.map((log) => debate.conversations[log]);
   const round = Math.max(1, ...all.map((one) => one.critic));
-  const next = (who: Conversation["next"]) => all.filter((one) => one.next === who).length;
-  const words = [next("critic") > 0 && "the critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scoring"].filter(Boolean);
+  const next = (role: Conversation["next"]) => all.filter((one) => one.next === role).length;
+  const words = [next("critic") > 0 && "critic", next("judge") > 0 && count(next("judge"), "judge"), next("scoring") > 0 && "scoring"].filter(Boolean);
   return `round ${round} of ${rounds}${words.length > 0 ? ` · ${words.join(", ")}` : ""}`;
 }
 
-/** What the judges gave, metric by metric. */
-function Given({ debate }: { debate: Debate }) {
+/** Score of each metric as a share of the maximum. */
+function MetricBars({ debate }: { debate: Debate }) {
   const cards = Object.values(debate.breakdown);
   return (
     <div className="mt-auto grid animate-arrive grid-cols-4 gap-2">
-      {METRICS.map(({ key, name }) => {
-        const given = cards.reduce((sum, card) => sum + (Number(card[key]) || 0), 0);
+      {METRICS.map(({ key, name, short }) => {
+        const total = cards.reduce((sum, card) => sum + (Number(card[key]) || 0), 0);
         return (
           <div key={key} className="text-xs text-soft">
             <p className="truncate" title={name}>
-              {name}
+              {short}
             </p>
             <div className="mt-0.5 h-1.5 overflow-hidden rounded-full bg-sunken">
-              <div className="h-full bg-accent" style={{ width: `${(given / Math.max(cards.length * 10, 1)) * 100}%` }} />
+              <div className="h-full bg-accent" style={{ width: `${(total / Math.max(cards.length * 10, 1)) * 100}%` }} />
             </div>
           </div>
         );
@@ -192,26 +192,26 @@ function Given({ debate }: { debate: Debate }) {
 
 function RankCard() {
   const { state, titleOf } = useConsultation();
-  const { level, onShow } = useContext(Seen);
+  const { level, onShow } = useContext(CanvasContext);
   if (level === "far") return null;
-  const order = standing(state);
-  const settled = state.recommended.length > 0;
-  if (order.length === 0) return <p className="text-sm text-soft">Moves are here in the order of their scores, as soon as one is scored.</p>;
+  const order = ranking(state);
+  const final = state.recommended.length > 0;
+  if (order.length === 0) return <p className="text-sm text-soft">Moves appear here in the order of their scores.</p>;
   return (
     <>
-      <p className="mb-2 text-sm text-soft">{settled ? "By rank" : "So far"}</p>
+      <p className="mb-2 text-sm text-soft">{final ? "Final ranking" : "Ranking so far"}</p>
       <ol className="relative w-full text-sm">
-        {/* In one order always, so that each moves from its old place to the new one. */}
+        {/* A fixed element order, so that each row animates from its old position to the new one. */}
         {[...order].sort().map((move) => {
-          const place = order.indexOf(move);
+          const index = order.indexOf(move);
           return (
-            <li key={move} className="absolute inset-x-0 animate-arrive transition-transform duration-500" style={{ transform: `translateY(${place * PLACE}px)` }}>
+            <li key={move} className="absolute inset-x-0 animate-arrive transition-transform duration-500" style={{ transform: `translateY(${index * RANK_ROW}px)` }}>
               <button
                 type="button"
                 onClick={() => onShow(move)}
-                className={cn("nodrag nopan flex w-full cursor-pointer gap-2 rounded-lg border border-line bg-raised px-3 py-2 text-left", place < 3 && "border-accent")}
+                className={cn("nodrag nopan flex w-full cursor-pointer gap-2 rounded-lg border border-line bg-raised px-3 py-2 text-left", index < 3 && "border-accent")}
               >
-                <span className="w-5 text-soft tabular-nums">{place + 1}</span>
+                <span className="w-5 text-soft tabular-nums">{index + 1}</span>
                 <span className="flex-1 truncate" dir="auto">
                   {titleOf(move) ?? move}
                 </span>

@@ -1,9 +1,9 @@
-// What all views of one consultation share.
+// Context shared by all views of one consultation.
 
 import { createContext, useContext } from "react";
 
-import { at, isUnderWay, type RunOf } from "../../model/api";
-import { halted, type Consult, type Progress } from "../../model/consult";
+import { apiUrl, isActive, type RunOf } from "../../model/api";
+import { halted, type ConsultState, type Progress } from "../../model/consult";
 import type { ConsultReport } from "../../model/schema";
 import type { Tone } from "../../parts/ui";
 import type { Source } from "../debate/Transcript";
@@ -12,37 +12,38 @@ export const TONES: Record<Progress, Tone> = { waiting: "plain", running: "accen
 
 interface Consultation {
   run: RunOf<"consult">;
-  state: Consult;
+  state: ConsultState;
   rounds: number;
-  came: ConsultReport | null;
-  /** The names of the judges, once they are known. */
+  /** `null` until the run has a result. */
+  report: ConsultReport | null;
+  /** Names of the judges by id; empty until the run has a result. */
   agents: Record<string, string>;
   titleOf: (move: string) => string | undefined;
   sourceOf: (move: string) => Source;
 }
 
-export function consultation(run: RunOf<"consult">, told: Consult): Consultation {
-  const state = isUnderWay(run.status) || run.status === "done" ? told : halted(told);
-  const came = run.result;
+export function consultation(run: RunOf<"consult">, current: ConsultState): Consultation {
+  const state = isActive(run.status) || run.status === "done" ? current : halted(current);
+  const report = run.result;
   return {
     run,
     state,
     rounds: run.input.rounds,
-    came,
-    agents: came?.policy_scores[0]?.agents ?? {},
-    titleOf: (move) => state.titles[move] ?? came?.move_suggestions.find((one) => one.move_id === move)?.title,
+    report,
+    agents: report?.policy_scores[0]?.agents ?? {},
+    titleOf: (move) => state.titles[move] ?? report?.move_suggestions.find((one) => one.move_id === move)?.title,
     sourceOf: (move) => ({
-      words: at("/api/runs/{id}/transcripts", { id: run.id }, { move }),
-      logs: (answer) => ("moves" in answer ? answer.moves[move] : undefined),
-      move: at("/api/runs/{id}/documents/{document}", { id: run.id, document: `${move}.md` }),
+      transcripts: apiUrl("/api/runs/{id}/transcripts", { id: run.id }, { move }),
+      logs: (response) => ("moves" in response ? response.moves[move] : undefined),
+      move: apiUrl("/api/runs/{id}/documents/{document}", { id: run.id, document: `${move}.md` }),
     }),
   };
 }
 
-export const Shared = createContext<Consultation | null>(null);
+export const ConsultationContext = createContext<Consultation | null>(null);
 
 export function useConsultation(): Consultation {
-  const shared = useContext(Shared);
-  if (!shared) throw new Error("shown outside of a consultation");
+  const shared = useContext(ConsultationContext);
+  if (!shared) throw new Error("useConsultation is called outside of a ConsultationContext");
   return shared;
 }

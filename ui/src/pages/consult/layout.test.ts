@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 
 import { empty, reduce } from "../../model/consult";
 import { EVENT } from "../../model/events";
-import { layout, lookedAt } from "./layout";
+import { focusOf, layout } from "./layout";
 
 const output = Array.from({ length: 15 }, (_, index) => `m${index + 1}.md`);
 const state = reduce(reduce(empty(), { id: 1, name: EVENT.agentStart, at: 0, data: { layer: 2, agent_id: "a", persona: "A" } }), {
@@ -12,19 +12,19 @@ const state = reduce(reduce(empty(), { id: 1, name: EVENT.agentStart, at: 0, dat
   data: { layer: 2, agent_id: "a", output },
 });
 
-it("knows what is looked at", () => {
+it("focusOf returns the debate, the layer or nothing, depending on the zoom", () => {
   const drawn = layout(state);
   const debate = drawn.debates.find((box) => box.id === "m7");
-  if (!debate) throw new Error("m7 is not drawn");
+  if (!debate) throw new Error("layout has no node for m7");
   const window = { width: 1000, height: 600 };
   const centred = (zoom: number) => ({ x: 500 - (debate.x + debate.width / 2) * zoom, y: 300 - (debate.y + debate.height / 2) * zoom, zoom, ...window });
-  expect(lookedAt(drawn, centred(2.2))).toBe("m7");
-  expect(lookedAt(drawn, centred(1))).toBe("sandbox");
-  expect(lookedAt(drawn, centred(0.2))).toBe(null);
-  expect(lookedAt(drawn, { x: 0, y: 0, zoom: 0.5, width: 5000, height: 3000 })).toBe(null);
+  expect(focusOf(drawn, centred(2.2))).toBe("m7");
+  expect(focusOf(drawn, centred(1))).toBe("sandbox");
+  expect(focusOf(drawn, centred(0.2))).toBe(null);
+  expect(focusOf(drawn, { x: 0, y: 0, zoom: 0.5, width: 5000, height: 3000 })).toBe(null);
 });
 
-it("lets nothing lie over anything else", () => {
+it("layers and debates do not overlap", () => {
   const { layers, debates } = layout(state);
   for (const boxes of [layers, debates]) {
     for (const [index, one] of boxes.entries()) {

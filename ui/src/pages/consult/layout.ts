@@ -1,14 +1,14 @@
-// Where everything in the drawing is: by what there is, and not by how far it is.
+// Positions in the drawing. They depend on the agents and moves, not on their progress.
 
 import type { Edge, Node } from "@xyflow/react";
 
-import { LAYERS, moves, type Consult, type LayerId } from "../../model/consult";
+import { LAYERS, moves, type ConsultState, type LayerId } from "../../model/consult";
 
 /** Sizes, in the units of the drawing. */
 const CARD = { width: 260, height: 96 };
 export const DEBATE = { width: 360, height: 216 };
-/** The height of a place in the ranking. */
-export const PLACE = 46;
+/** Height of a row of the ranking. */
+export const RANK_ROW = 46;
 const GAP = 36;
 const HEAD = 72;
 
@@ -16,10 +16,10 @@ export type LayerNode = Node<{ layer: LayerId | "rank"; name: string; about: str
 export type AgentNode = Node<{ agent: string }, "agent">;
 export type DebateNode = Node<{ move: string }, "debate">;
 export type RankNode = Node<Record<string, never>, "rank">;
-export type Drawn = LayerNode | AgentNode | DebateNode | RankNode;
+export type CanvasNode = LayerNode | AgentNode | DebateNode | RankNode;
 
-/** The last layer, which nobody is asked for. */
-export const RANK = { id: "rank", name: "Rank", about: "what is recommended" } as const;
+/** The last layer, which needs no model call. */
+export const RANK = { id: "rank", name: "Rank", about: "order moves by total score" } as const;
 
 interface Box {
   id: string;
@@ -30,15 +30,15 @@ interface Box {
 }
 
 interface Layout {
-  nodes: Drawn[];
+  nodes: CanvasNode[];
   edges: Edge[];
   layers: Box[];
   debates: Box[];
 }
 
-export function layout(state: Consult): Layout {
+export function layout(state: ConsultState): Layout {
   const all = moves(state);
-  // About as wide as a window is, so that it fills one.
+  // Columns and rows in about the proportions of a window.
   const columns = Math.max(1, Math.min(5, Math.ceil(all.length / 3)));
   const rows = Math.max(3, Math.ceil(all.length / columns));
   const tallest = HEAD + rows * (DEBATE.height + GAP) + GAP;
@@ -48,7 +48,7 @@ export function layout(state: Consult): Layout {
     const width = id === "sandbox" ? columns * (DEBATE.width + GAP) + GAP : CARD.width + 2 * GAP;
     const agents = state.agents.filter((agent) => agent.layer === id);
     const cards = HEAD + Math.max(agents.length, 1) * (CARD.height + GAP) + GAP;
-    const height = id === "sandbox" ? tallest : id === "rank" ? HEAD + Math.max(all.length, 5) * PLACE + 2 * GAP : cards;
+    const height = id === "sandbox" ? tallest : id === "rank" ? HEAD + Math.max(all.length, 5) * RANK_ROW + 2 * GAP : cards;
     const y = (tallest - height) / 2;
     const own = `layer-${id}`;
     const before = drawn.layers.at(-1);
@@ -83,7 +83,7 @@ export function layout(state: Consult): Layout {
 
 export type Level = "far" | "middle" | "near";
 
-/** What is seen: where the drawing is, how large, and in how large a window. */
+/** Position and zoom of the drawing, and the size of its window. */
 interface Camera {
   x: number;
   y: number;
@@ -92,26 +92,26 @@ interface Camera {
   height: number;
 }
 
-/** From how near agents and debates are shown. */
+/** Zoom from which agents and debates are shown. */
 const MIDDLE = 0.42;
 
-/** How near a debate fills the window, with some room around it; nobody comes nearer than that. */
-export const nearest = (width: number, height: number): number => Math.max(1.6, Math.min((width - 32) / DEBATE.width, (height - 76) / DEBATE.height));
+/** Maximum zoom: at this zoom a debate fills the window, with a margin. */
+export const maxZoomOf = (width: number, height: number): number => Math.max(1.6, Math.min((width - 32) / DEBATE.width, (height - 76) / DEBATE.height));
 
 export function levelOf({ zoom, width, height }: Pick<Camera, "zoom" | "width" | "height">): Level {
   if (zoom < MIDDLE) return "far";
-  return zoom < Math.min(2, nearest(width, height) * 0.9) ? "middle" : "near";
+  return zoom < Math.min(2, maxZoomOf(width, height) * 0.9) ? "middle" : "near";
 }
 
-/** What somebody looks at: a layer from the middle, a debate from near, nothing in particular who sees all of it. */
-export function lookedAt({ layers, debates }: Layout, camera: Camera): string | null {
+/** Id of the layer, or when zoomed in of the debate, that covers most of the window; `null` if all layers are in view. */
+export function focusOf({ layers, debates }: Layout, camera: Camera): string | null {
   const { x, y, zoom, width, height } = camera;
   const level = levelOf(camera);
   const whole = Math.max(...layers.map((box) => box.x + box.width)) * zoom <= width && Math.max(...layers.map((box) => box.height)) * zoom <= height;
   if (level === "far" || whole) return null;
   const [left, top, right, bottom] = [-x / zoom, -y / zoom, (width - x) / zoom, (height - y) / zoom];
-  const shown = (box: Box) =>
+  const visibleArea = (box: Box) =>
     Math.max(0, Math.min(right, box.x + box.width) - Math.max(left, box.x)) * Math.max(0, Math.min(bottom, box.y + box.height) - Math.max(top, box.y));
-  const most = (boxes: Box[]) => boxes.reduce<Box | null>((best, box) => (shown(box) > (best ? shown(best) : 0) ? box : best), null);
-  return (level === "near" ? most(debates)?.id : undefined) ?? most(layers)?.id ?? null;
+  const largest = (boxes: Box[]) => boxes.reduce<Box | null>((best, box) => (visibleArea(box) > (best ? visibleArea(best) : 0) ? box : best), null);
+  return (level === "near" ? largest(debates)?.id : undefined) ?? largest(layers)?.id ?? null;
 }

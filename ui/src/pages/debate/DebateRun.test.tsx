@@ -3,8 +3,8 @@ import { expect, it } from "vitest";
 
 import { score, verdict } from "../../model/fixtures";
 import type { DebateReport } from "../../model/schema";
-import { ToKnow } from "./DebateRun";
-import { Bars } from "./Scores";
+import { Notes } from "./DebateRun";
+import { ScoreTable } from "./Scores";
 
 const outcome: DebateReport = {
   ...verdict,
@@ -14,11 +14,11 @@ const outcome: DebateReport = {
   flags: [{ kind: "weaker_isolation", message: "debates ran in a jail" }],
 };
 
-it("shows partial conversations, weaker isolation and neutral judges as text", () => {
+it("partial conversations, weaker isolation and neutral judges are shown as text", () => {
   const page = renderToStaticMarkup(
     <>
-      <ToKnow outcome={outcome} />
-      <Bars scored={outcome} />
+      <Notes outcome={outcome} />
+      <ScoreTable scored={outcome} />
     </>,
   );
   expect(page).toContain("PARTIAL: i2 ended after 2 of 4 rounds: &lt;b&gt;HTTP 429&lt;/b&gt;");

@@ -1,26 +1,27 @@
-// A debate: the strip as it fills, what is said, and what the judges made of it.
+// Debate run: the scores and reasons of the judges, and the transcript.
 
-import { at, type RunOf } from "../../model/api";
+import { apiUrl, type RunOf } from "../../model/api";
 import { empty, reduce, type Log } from "../../model/consult";
-import { useFollowed, type Watched } from "../../model/hooks";
+import { useRunEvents, type RunProps } from "../../model/hooks";
+import { count } from "../../model/format";
 import type { DebateReport } from "../../model/schema";
 import { Card, Heading, Notice } from "../../parts/ui";
 import { go, useRoute, withQuery } from "../../route";
-import { Head } from "../Head";
-import { Bars, Words } from "./Scores";
+import { RunHeader } from "../RunHeader";
+import { JudgeTexts, ScoreTable } from "./Scores";
 import { Transcript, type Source } from "./Transcript";
 
-/** What must be known of a verdict: conversations that ended early, and how it was isolated. */
-export function ToKnow({ outcome }: { outcome: Pick<DebateReport, "partial" | "rounds" | "flags"> }) {
+/** Caveats of a verdict: conversations that ended early, and flags such as weaker isolation. */
+export function Notes({ outcome }: { outcome: Pick<DebateReport, "partial" | "rounds" | "flags"> }) {
   const partial = Object.entries(outcome.partial ?? {}).map(
     ([log, { completed_rounds, error }]) => `PARTIAL: ${log} ended after ${completed_rounds} of ${outcome.rounds} rounds: ${error}`,
   );
-  const words = [...partial, ...outcome.flags.map((flag) => flag.message)];
-  if (words.length === 0) return null;
+  const notes = [...partial, ...outcome.flags.map((flag) => flag.message)];
+  if (notes.length === 0) return null;
   return (
-    <Notice tone="doubt" title={words.length === 1 ? "One thing to know" : `${words.length} things to know`}>
+    <Notice tone="doubt" title={count(notes.length, "note")}>
       <ul className="list-disc pl-5">
-        {words.map((one) => (
+        {notes.map((one) => (
           <li key={one} dir="auto">
             {one}
           </li>
@@ -30,22 +31,22 @@ export function ToKnow({ outcome }: { outcome: Pick<DebateReport, "partial" | "r
   );
 }
 
-export default function DebateRun(watched: Watched<RunOf<"debate">>) {
-  const { run } = watched;
-  const { state, line, lost } = useFollowed(watched, empty, reduce);
+export default function DebateRun(props: RunProps<RunOf<"debate">>) {
+  const { run } = props;
+  const { state, connection, lost } = useRunEvents(props, empty, reduce);
   const { query } = useRoute();
   const { rounds } = run.input;
   const scored = run.status === "done" ? run.result : null;
   const source: Source = {
-    words: at("/api/runs/{id}/transcripts", { id: run.id }),
-    logs: (answer) => ("conversation_logs" in answer ? answer.conversation_logs : undefined),
-    move: at("/api/runs/{id}/artifacts/{artifact}", { id: run.id, artifact: "move.md" }),
+    transcripts: apiUrl("/api/runs/{id}/transcripts", { id: run.id }),
+    logs: (response) => ("conversation_logs" in response ? response.conversation_logs : undefined),
+    move: apiUrl("/api/runs/{id}/artifacts/{artifact}", { id: run.id, artifact: "move.md" }),
   };
-  const place = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
+  const openRound = (to: Log, at: number | null) => go(withQuery({ log: to, round: at === null ? null : String(at) }), true);
   return (
     <>
-      <Head {...watched} line={line} lost={lost} rounds={rounds} />
-      {scored && <ToKnow outcome={scored} />}
+      <RunHeader {...props} connection={connection} lost={lost} rounds={rounds} />
+      {scored && <Notes outcome={scored} />}
       {scored && (
         <Card className="mb-4 grid animate-arrive gap-4 lg:grid-cols-3">
           <div>
@@ -53,13 +54,13 @@ export default function DebateRun(watched: Watched<RunOf<"debate">>) {
               <span className="text-2xl font-semibold text-accent">{scored.total_score}</span>
               <span className="text-sm text-soft"> of {scored.out_of}</span>
             </p>
-            <Bars scored={scored} />
+            <ScoreTable scored={scored} />
           </div>
-          <Words scored={scored} of="reasoning" title="Why" />
-          <Words scored={scored} of="unanswered" title="Not answered" />
+          <JudgeTexts scored={scored} of="reasoning" title="Reasoning" />
+          <JudgeTexts scored={scored} of="unanswered" title="Unanswered objections" />
         </Card>
       )}
-      <Heading className="mb-2">What is said</Heading>
+      <Heading className="mb-2">Transcript</Heading>
       <Card className="flex h-[70dvh] flex-col p-0 print:block print:h-auto">
         <Transcript
           source={source}
@@ -68,7 +69,7 @@ export default function DebateRun(watched: Watched<RunOf<"debate">>) {
           agents={scored?.agents ?? {}}
           log={query.get("log")}
           round={Number(query.get("round")) || null}
-          onPlace={place}
+          onPlace={openRound}
         />
       </Card>
     </>

@@ -1,25 +1,26 @@
-// What the judges of a debate gave, why, and what they would still have answered.
+// Scores of the judges of a debate, their reasons, and the objections they found unanswered.
 
 import type { DebateVerdict } from "../../model/schema";
 import { Badge, Heading } from "../../parts/ui";
 
-/** What is shown of a verdict. */
+/** The parts of a verdict that are shown. */
 export type Scored = Pick<DebateVerdict, "scores_by_agent" | "agents">;
 
+/** Metrics that each judge scores; `short` is for narrow places. */
 export const METRICS = [
-  { key: "impact", name: "Impact" },
-  { key: "feasibility", name: "Feasibility" },
-  { key: "risk_adjusted_return", name: "Risk-adjusted return" },
-  { key: "strategic_alignment", name: "Strategic alignment" },
+  { key: "impact", name: "Impact", short: "Impact" },
+  { key: "feasibility", name: "Feasibility", short: "Feasibility" },
+  { key: "risk_adjusted_return", name: "Risk-adjusted return", short: "Return" },
+  { key: "strategic_alignment", name: "Strategic alignment", short: "Alignment" },
 ] as const;
 
-/** What all judges gave for a metric. */
-export function sum(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
+/** Sum of all judges' scores for a metric. */
+export function metricTotal(scored: Scored, metric: (typeof METRICS)[number]["key"]): number {
   return Object.values(scored.scores_by_agent).reduce((total, card) => total + card[metric], 0);
 }
 
-/** By metric, and within it by judge. */
-export function Bars({ scored }: { scored: Scored }) {
+/** Table of scores by metric and judge, with a bar for the total. */
+export function ScoreTable({ scored }: { scored: Scored }) {
   const judges = Object.entries(scored.scores_by_agent);
   return (
     <table className="w-full text-xs">
@@ -27,7 +28,7 @@ export function Bars({ scored }: { scored: Scored }) {
       <thead>
         <tr className="text-soft">
           <th scope="col" className="text-left font-normal">
-            of 10 each
+            out of 10
           </th>
           {judges.map(([id, card]) => (
             <th key={id} scope="col" className="px-1 text-right font-normal" title={card.failed ?? scored.agents[id]}>
@@ -36,14 +37,14 @@ export function Bars({ scored }: { scored: Scored }) {
             </th>
           ))}
           <th scope="col" className="w-2/5 text-right font-normal">
-            together
+            total
           </th>
         </tr>
       </thead>
       <tbody>
         {METRICS.map(({ key, name }) => {
-          const total = sum(scored, key);
-          const most = judges.length * 10;
+          const total = metricTotal(scored, key);
+          const max = judges.length * 10;
           return (
             <tr key={key}>
               <th scope="row" className="py-0.5 text-left font-normal">
@@ -57,7 +58,7 @@ export function Bars({ scored }: { scored: Scored }) {
               <td className="pl-2">
                 <span className="flex items-center gap-2">
                   <span aria-hidden className="h-2 flex-1 overflow-hidden rounded-full bg-sunken">
-                    <span className="block h-full bg-accent" style={{ width: `${(total / most) * 100}%` }} />
+                    <span className="block h-full bg-accent" style={{ width: `${(total / max) * 100}%` }} />
                   </span>
                   <span className="w-5 text-right tabular-nums">{total}</span>
                 </span>
@@ -70,15 +71,15 @@ export function Bars({ scored }: { scored: Scored }) {
   );
 }
 
-/** What the judges said of it, in their own words. */
-export function Words({ scored, of, title }: { scored: Scored; of: "reasoning" | "unanswered"; title: string }) {
-  const said = Object.entries(scored.scores_by_agent).filter(([, card]) => card[of]);
-  if (said.length === 0) return null;
+/** One text of each judge: the reasoning, or the unanswered objections. */
+export function JudgeTexts({ scored, of, title }: { scored: Scored; of: "reasoning" | "unanswered"; title: string }) {
+  const texts = Object.entries(scored.scores_by_agent).filter(([, card]) => card[of]);
+  if (texts.length === 0) return null;
   return (
     <div>
       <Heading>{title}</Heading>
       <ul className="mt-1 grid gap-1 text-xs text-soft">
-        {said.map(([id, card]) => (
+        {texts.map(([id, card]) => (
           <li key={id} dir="auto">
             <Badge className="mr-1" title={scored.agents[id]}>
               {id}

@@ -1,4 +1,5 @@
-// A debate as a strip: rounds from left to right, one row for each judge, the critic above and the judge below.
+// Progress of a debate: one row for each judge with the rounds from left to right; in each round the critic's half is
+// above the judge's.
 
 import { LOGS, type Debate, type Log } from "../../model/consult";
 import { cn } from "../../parts/ui";
@@ -18,29 +19,29 @@ export function Strip({ debate, rounds, onRound, tall = false }: Props) {
   return (
     <div className="grid gap-1">
       {LOGS.map((log) => {
-        const told = debate?.conversations[log];
-        const through = Math.min(told?.critic ?? 0, told?.judge ?? 0);
+        const conversation = debate?.conversations[log];
+        const completed = Math.min(conversation?.critic ?? 0, conversation?.judge ?? 0);
         return (
           <div key={log} className="flex items-center gap-1.5">
             <span className="w-5 shrink-0 font-mono text-[10px] text-soft">{JUDGES[log]}</span>
             <div
               role="img"
-              aria-label={`${JUDGES[log]}: ${through} of ${rounds} rounds${told?.failed ? `, ended early: ${told.failed}` : ""}`}
+              aria-label={`${JUDGES[log]}: ${completed} of ${rounds} rounds${conversation?.failed ? `, ended early: ${conversation.failed}` : ""}`}
               className="flex flex-1 gap-0.5"
             >
               {all.map((round) => {
-                const critic = (told?.critic ?? 0) >= round;
-                const judge = (told?.judge ?? 0) >= round;
-                const now = told?.next === "critic" && told.critic + 1 === round;
-                const answering = told?.next === "judge" && told.judge + 1 === round;
+                const critic = (conversation?.critic ?? 0) >= round;
+                const judge = (conversation?.judge ?? 0) >= round;
+                const criticNext = conversation?.next === "critic" && conversation.critic + 1 === round;
+                const judgeNext = conversation?.next === "judge" && conversation.judge + 1 === round;
                 return (
                   <span
                     key={round}
                     onClick={onRound && critic ? () => onRound(log, round) : undefined}
                     className={cn("grid flex-1 gap-px", tall ? "h-5" : "h-4", onRound && critic && "cursor-pointer")}
                   >
-                    <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt/70", now && "animate-pulse bg-doubt/40")} />
-                    <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent/80", answering && "animate-pulse bg-accent/40")} />
+                    <span className={cn("rounded-t-xs bg-sunken", critic && "bg-doubt/70", criticNext && "animate-pulse bg-doubt/40")} />
+                    <span className={cn("rounded-b-xs bg-sunken", judge && "bg-accent/80", judgeNext && "animate-pulse bg-accent/40")} />
                   </span>
                 );
               })}

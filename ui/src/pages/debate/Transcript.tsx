@@ -1,4 +1,4 @@
-// What is said in a debate, round by round, with the move beside it. It grows while they speak.
+// Transcript of a debate, round by round, with the move beside it. It grows while the debate runs.
 
 import { ArrowDown } from "lucide-react";
 import { Tabs } from "radix-ui";
@@ -6,18 +6,19 @@ import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import type { Address } from "../../model/api";
 import { LOGS, turns, type Debate, type Log } from "../../model/consult";
-import { useAsked, useText } from "../../model/hooks";
+import { useFetch, useText } from "../../model/hooks";
 import type { ConversationEntry, Transcripts } from "../../model/schema";
 import { Markdown } from "../../parts/Markdown";
-import { Said } from "../../parts/Said";
-import { Button, cn, Empty, TAB } from "../../parts/ui";
+import { ProblemNotice } from "../../parts/notices";
+import { Button, cn, Empty, Skeleton, TAB } from "../../parts/ui";
 import { JUDGES, Strip } from "./Strip";
 
-/** Where the words of a debate are. */
+/** Where a transcript and its move are loaded from. */
 export interface Source {
-  words: Address<Transcripts>;
-  /** The conversations in what is answered there, by name. */
-  logs: (answer: Transcripts) => Record<string, ConversationEntry[]> | undefined;
+  transcripts: Address<Transcripts>;
+  /** Picks the conversations of the debate from the response, by conversation id. */
+  logs: (response: Transcripts) => Record<string, ConversationEntry[]> | undefined;
+  /** URL of the document of the move. */
   move: string;
 }
 
@@ -25,39 +26,39 @@ interface Props {
   source: Source;
   debate: Debate | null;
   rounds: number;
-  /** The names of the judges, where they are known. */
+  /** Names of the judges by id; empty until they are known. */
   agents: Record<string, string>;
   log: string | null;
   round: number | null;
   onPlace: (log: Log, round: number | null) => void;
-  /** Whether the wheel moves what is said, where there is more of it; else it is for whatever this is part of. */
+  /** Whether the wheel scrolls the transcript; otherwise the event goes to the drawing around it. */
   scrolls?: boolean;
 }
 
-/** How near the end somebody is who wants to see what comes next, in pixels. */
+/** Distance from the end, in pixels, within which the view scrolls along with new messages. */
 const AT_THE_END = 48;
 
 export function Transcript({ source, debate, rounds, agents, log, round, onPlace, scrolls = true }: Props) {
   const chosen = LOGS.find((one) => one === log) ?? "i1";
-  const { value, problem, again } = useAsked(source.words);
-  // Whenever somebody has spoken, the words are fetched.
-  const spoken = debate ? turns(debate) : 0;
+  const { value, problem, refetch } = useFetch(source.transcripts);
+  // Fetch the transcript again after each new message.
+  const messages = debate ? turns(debate) : 0;
   useEffect(() => {
-    const timer = setTimeout(again, 150);
+    const timer = setTimeout(refetch, 150);
     return () => clearTimeout(timer);
-  }, [again, spoken, debate?.score]);
+  }, [refetch, messages, debate?.score]);
   const entries = (value === null ? undefined : source.logs(value))?.[chosen] ?? [];
   const area = useRef<HTMLDivElement>(null);
   const show = (to: number, behavior: ScrollBehavior) =>
     area.current?.querySelector(`[data-round="${to}"]`)?.scrollIntoView({ block: "start", behavior });
-  // Whoever comes by a link is taken to the round that it names.
-  const arrived = useRef<string | null>(null);
-  const wanted = round === null ? null : `${chosen} ${round}`;
+  // Scroll to the round in the URL, once.
+  const shownRound = useRef<string | null>(null);
+  const target = round === null ? null : `${chosen} ${round}`;
   useEffect(() => {
-    if (wanted === null || round === null || arrived.current === wanted || entries.length === 0) return;
-    arrived.current = wanted;
+    if (target === null || round === null || shownRound.current === target || entries.length === 0) return;
+    shownRound.current = target;
     show(round, "auto");
-  }, [wanted, round, entries.length]);
+  }, [target, round, entries.length]);
   const [atEnd, setAtEnd] = useState(true);
   const growing = debate !== null && debate.score === null;
   useLayoutEffect(() => {
@@ -79,11 +80,11 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
         <div
           ref={area}
           tabIndex={0}
-          aria-label="What is said"
+          aria-label="Transcript"
           onWheelCapture={({ currentTarget, deltaY, ctrlKey }) => {
             const { scrollTop, clientHeight, scrollHeight } = currentTarget;
             const more = deltaY < 0 ? scrollTop > 0 : scrollTop + clientHeight < scrollHeight - 1;
-            // Two fingers are for the drawing always.
+            // A pinch gesture (sent with `ctrlKey`) always zooms the drawing.
             currentTarget.classList.toggle("nowheel", scrolls && more && !ctrlKey);
           }}
           onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => setAtEnd(scrollTop + clientHeight >= scrollHeight - AT_THE_END)}
@@ -94,13 +95,14 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
               entries={entries}
               current={round}
               onRound={(to) => {
-                arrived.current = `${chosen} ${to}`;
+                shownRound.current = `${chosen} ${to}`;
                 onPlace(chosen, to);
                 show(to, "smooth");
               }}
             />
-            {problem && <Said problem={problem} />}
-            {entries.length === 0 && !problem && <Empty title="Nobody has spoken yet">What is said is here as soon as it is.</Empty>}
+            {problem && <ProblemNotice problem={problem} />}
+            {value === null && !problem && <Skeleton />}
+            {value !== null && entries.length === 0 && !problem && <Empty title="No messages yet">Messages appear here as they are written.</Empty>}
             <ol className="grid gap-3">
               {entries.map((entry, index) => (
                 <li key={index} data-round={entry.role === "critic" ? entry.round : undefined} className="scroll-mt-14">
@@ -111,7 +113,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
                 </li>
               ))}
             </ol>
-            <Speaking debate={debate} log={chosen} />
+            <NextAnswer debate={debate} log={chosen} />
           </div>
           <aside aria-label="The move" tabIndex={0} className="text-soft md:sticky md:top-0 md:max-h-[calc(100cqh-2rem)] md:overflow-y-auto md:border-l md:border-line md:pl-4">
             <Move path={source.move} />
@@ -126,7 +128,7 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
             }}
           >
             <ArrowDown aria-hidden className="size-4" />
-            To what is said now
+            Jump to latest
           </Button>
         )}
       </Tabs.Content>
@@ -134,12 +136,12 @@ export function Transcript({ source, debate, rounds, agents, log, round, onPlace
   );
 }
 
-/** Who is about to speak. */
-function Speaking({ debate, log }: { debate: Debate | null; log: Log }) {
+/** Line that names the critic or judge whose answer is next. */
+function NextAnswer({ debate, log }: { debate: Debate | null; log: Log }) {
   const next = debate?.score === null ? debate.conversations[log].next : null;
   if (!next) return null;
-  const words = { critic: "The critic is thinking…", judge: `${JUDGES[log]} is thinking…`, scoring: `${JUDGES[log]} is scoring…` };
-  return <p className="mt-3 animate-pulse text-xs text-soft">{words[next]}</p>;
+  const texts = { critic: "The critic is thinking…", judge: `${JUDGES[log]} is thinking…`, scoring: `${JUDGES[log]} is scoring…` };
+  return <p className="mt-3 animate-pulse text-xs text-soft">{texts[next]}</p>;
 }
 
 function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; current: number | null; onRound: (round: number) => void }) {
@@ -164,9 +166,9 @@ function Rounds({ entries, current, onRound }: { entries: ConversationEntry[]; c
   );
 }
 
-/** The document of a move. */
+/** Document of the move. */
 function Move({ path }: { path: string }) {
   const text = useText(path);
-  if (text === undefined) return <p className="text-xs">Looking…</p>;
-  return text === null ? <p className="text-xs">The move is not written yet.</p> : <Markdown text={text} />;
+  if (text === undefined) return <Skeleton />;
+  return text === null ? <p className="text-xs">The document of this move is not available.</p> : <Markdown text={text} />;
 }

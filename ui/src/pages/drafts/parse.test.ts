@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 
-import { lines } from "../../model/diff";
+import { diffLines } from "../../model/diff";
 import { parse } from "./parse";
 
-it("numbers the lines of both sides", () => {
+it("parse numbers the lines of both sides", () => {
   const rows = parse("--- a/x\n+++ b/x\n@@ -3,3 +3,4 @@\n a\n-b\n+c\n+d\n e\n\\ No newline at end of file\n");
   expect(rows.map(({ kind, old, now, text }) => [kind, old, now, text])).toEqual([
     ["hunk", null, null, "@@ -3,3 +3,4 @@"],
@@ -17,9 +17,9 @@ it("numbers the lines of both sides", () => {
   expect(parse("")).toEqual([]);
 });
 
-it("marks what changed between two programs", () => {
-  expect(lines("a\nb\nc", "a\nx\nc").map(({ kind, text }) => `${kind} ${text}`)).toEqual(["same a", "removed b", "added x", "same c"]);
-  expect(lines("", "a")).toEqual([
+it("diffLines marks added and removed lines", () => {
+  expect(diffLines("a\nb\nc", "a\nx\nc").map(({ kind, text }) => `${kind} ${text}`)).toEqual(["same a", "removed b", "added x", "same c"]);
+  expect(diffLines("", "a")).toEqual([
     { kind: "removed", text: "" },
     { kind: "added", text: "a" },
   ]);

@@ -1,4 +1,4 @@
-// The lines of a unified diff, with their numbers on both sides.
+// Parser of unified diffs.
 
 export interface Row {
   kind: "same" | "added" | "removed" | "hunk";
@@ -7,7 +7,7 @@ export interface Row {
   now: number | null;
 }
 
-/** Reads a unified diff of one file. */
+/** Parses a unified diff of one file into rows with the line numbers of both sides. */
 export function parse(diff: string): Row[] {
   const rows: Row[] = [];
   let [old, now] = [0, 0];
@@ -20,7 +20,7 @@ export function parse(diff: string): Row[] {
       rows.push({ kind: "hunk", text: line, old: null, now: null });
       continue;
     }
-    // What stands before the first is about the file.
+    // Lines before the first hunk are the file header.
     if (!within || line === "") continue;
     const [sign, text] = [line[0], line.slice(1)];
     if (sign === "+") rows.push({ kind: "added", text, old: null, now: now++ });

@@ -1,9 +1,9 @@
-// Files that are sent with a request.
+// Picker for files that are sent with a request.
 
 import { Paperclip, X } from "lucide-react";
 import { useId, useRef, useState } from "react";
 
-import { bytes } from "../../model/words";
+import { bytes } from "../../model/format";
 import { Button } from "../../parts/ui";
 import { refusal, upload, type Upload } from "./request";
 
@@ -32,7 +32,7 @@ export function Files({ label, hint, files, onChange }: { label: string; hint: s
           aria-label={label}
           onChange={(event) => {
             const chosen = [...(event.target.files ?? [])];
-            // The same file can be chosen again once it was removed.
+            // Reset the input, so that a removed file can be chosen again.
             event.target.value = "";
             void add(chosen);
           }}

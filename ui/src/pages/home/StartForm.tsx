@@ -1,13 +1,13 @@
-// Starts a run: a consultation, a program or a debate.
+// Form that starts a run: a consultation, a program or a debate.
 
 import { ArrowRight, FlaskConical, Gavel, TerminalSquare } from "lucide-react";
 import { useEffect, useId, useState, type FormEvent } from "react";
 
 import { post } from "../../model/api";
-import { useDoing } from "../../model/hooks";
-import type { Likely, Problem } from "../../model/schema";
-import { count, dollars, tokens } from "../../model/words";
-import { Said } from "../../parts/Said";
+import { useAction } from "../../model/hooks";
+import type { EstimateView, Problem } from "../../model/schema";
+import { count, dollars, tokens } from "../../model/format";
+import { ProblemNotice } from "../../parts/notices";
 import { Button, Card, Chip, cn, Input, Textarea } from "../../parts/ui";
 import { go } from "../../route";
 import { Files } from "./Files";
@@ -15,11 +15,11 @@ import { isTicker, looksLike, MAX_ROUNDS, ROUNDS, startBody, type Options, type 
 
 const KINDS: readonly { kind: StartKind; name: string; icon: typeof Gavel; hint: string; looks: string }[] = [
   { kind: "consult", name: "Consult", icon: Gavel, hint: "A ticker, such as NVDA: what should this company do next?", looks: "a ticker" },
-  { kind: "run", name: "Code", icon: TerminalSquare, hint: "A task in plain words, such as: Calculate fibonacci(10)", looks: "a task for a program" },
-  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "A move, in Markdown or as plain text: what is to be done, and why?", looks: "a move to debate" },
+  { kind: "run", name: "Code", icon: TerminalSquare, hint: "A programming task, such as: Calculate fibonacci(10)", looks: "a task for a program" },
+  { kind: "debate", name: "Debate", icon: FlaskConical, hint: "A move in Markdown or plain text: what the company should do, and why", looks: "a move to debate" },
 ];
 
-/** Starts a run; where the rehearsal model knows only some tasks, they are offered. */
+/** The form; `rehearsed` lists the tasks that the rehearsal model knows, if it answers. */
 export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   const [text, setText] = useState("");
   const [kind, setKind] = useState<StartKind>("consult");
@@ -28,31 +28,31 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   const [privateCompany, setPrivateCompany] = useState(false);
   const [files, setFiles] = useState<Upload[]>([]);
   const options: Options = { rounds, blindScores, privateCompany, files };
-  const { doing, problem, perform, forget } = useDoing();
-  // An earlier problem says nothing about a changed request.
+  const { pending, problem, perform, clear } = useAction();
+  // A problem with the previous request does not apply to a changed one.
   const change = <T,>(set: (value: T) => void) => (value: T) => {
     set(value);
-    forget();
+    clear();
   };
   const write = change(setText);
   const hint = useId();
   const [key, setKey] = useState(() => crypto.randomUUID());
-  const begin = (event?: FormEvent, yes = false) => {
+  const start = (event?: FormEvent, yes = false) => {
     event?.preventDefault();
-    if (text.trim() === "" || doing) return;
-    const asked = { ...startBody(kind, text, options), ...(yes ? { yes } : {}) };
+    if (text.trim() === "" || pending) return;
+    const body = { ...startBody(kind, text, options), ...(yes ? { yes } : {}) };
     void perform(async () => {
-      // The idempotency key: sent twice, it starts one run.
-      const run = await post("/api/runs", {}, asked, { "Idempotency-Key": `${key}-${String(yes)}` });
+      // With the idempotency key, a request that is sent twice starts one run.
+      const run = await post("/api/runs", {}, body, { "Idempotency-Key": `${key}-${String(yes)}` });
       setKey(crypto.randomUUID());
       go(`/runs/${run.id}`);
     });
   };
   const suggested = KINDS.find((one) => one.kind === looksLike(text));
   return (
-    <form onSubmit={begin}>
+    <form onSubmit={start}>
       <Card className="grid gap-3">
-        <div role="radiogroup" aria-label="What kind of trial" className="flex flex-wrap gap-1">
+        <div role="radiogroup" aria-label="Kind of trial" className="flex flex-wrap gap-1">
           {KINDS.map(({ kind: one, name, icon: Icon }) => (
             <label
               key={one}
@@ -69,7 +69,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
         </div>
         <Textarea
           autoFocus
-          aria-label="A ticker, a task or a move"
+          aria-label="Ticker, task or move"
           aria-describedby={hint}
           placeholder={KINDS.find((one) => one.kind === kind)?.hint}
           value={text}
@@ -80,7 +80,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
             const plain = kind !== "debate" && !event.shiftKey;
             if (event.key === "Enter" && (plain || event.metaKey || event.ctrlKey)) {
               event.preventDefault();
-              begin();
+              start();
             }
           }}
         />
@@ -113,7 +113,7 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
             </label>
           </>
         )}
-        {kind === "run" && <Files label="Add files" hint="The program finds them in its working folder." files={files} onChange={change(setFiles)} />}
+        {kind === "run" && <Files label="Add files" hint="The program can read them in its working folder." files={files} onChange={change(setFiles)} />}
         <div className="flex flex-wrap items-center gap-3">
           <p id={hint} className="flex-1 basis-full text-sm text-soft sm:basis-0" aria-live="polite">
             <Cost kind={kind} text={text} options={options} />
@@ -131,15 +131,15 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
               />
             </label>
           )}
-          <Button type="submit" look="primary" disabled={text.trim() === "" || doing}>
-            {doing ? "Beginning…" : "Begin"}
+          <Button type="submit" look="primary" disabled={text.trim() === "" || pending}>
+            {pending ? "Starting…" : "Start"}
             <ArrowRight aria-hidden className="size-4" />
           </Button>
         </div>
-        {problem && <Said problem={problem} />}
+        {problem && <ProblemNotice problem={problem} />}
         {problem?.status === 402 && (
-          <Button onClick={() => begin(undefined, true)} className="justify-self-start">
-            Spend it, and begin
+          <Button onClick={() => start(undefined, true)} className="justify-self-start">
+            Confirm cost and start
           </Button>
         )}
       </Card>
@@ -147,12 +147,12 @@ export function StartForm({ rehearsed }: { rehearsed: string[] }) {
   );
 }
 
-/** What can be tried without a model. */
+/** Examples that the rehearsal model can answer. */
 function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[]; onChoose: (text: string) => void }) {
   const examples: Record<StartKind, string[]> = { consult: ["NVDA", "AAPL", "MSFT"], run: tasks, debate: ["# Open a second plant\n\nWe should build where our customers are."] };
   return (
     <p className="flex flex-wrap items-center gap-1.5 text-xs text-soft">
-      <span>{kind === "run" ? "Known by heart:" : "Such as:"}</span>
+      <span>{kind === "run" ? "Tasks the rehearsal model knows:" : "Examples:"}</span>
       {examples[kind].map((text) => (
         <Chip key={text} onClick={() => onChoose(text)}>
           {text.split("\n")[0]?.replace(/^# /, "")}
@@ -162,45 +162,45 @@ function Examples({ kind, tasks, onChoose }: { kind: StartKind; tasks: string[];
   );
 }
 
-/** The most bytes of files that are sent for an estimate, which is asked for often. */
+/** Maximum size of files sent with an estimate request, in bytes; the form sends these often. */
 const MAX_ESTIMATED = 1024 * 1024;
 
 const NONE: Upload[] = [];
 const small = (files: Upload[]) => (files.reduce((sum, file) => sum + file.bytes, 0) <= MAX_ESTIMATED ? files : NONE);
 
-/** What a trial will cost, as far as that can be known before. */
+/** Estimated cost of the trial, or a hint if the input is incomplete. */
 function Cost({ kind, text, options }: { kind: StartKind; text: string; options: Options }) {
-  const [likely, setLikely] = useState<Likely | Problem | null>(null);
+  const [estimate, setEstimate] = useState<EstimateView | Problem | null>(null);
   const { rounds, blindScores, privateCompany, files } = options;
   const incomplete = kind === "consult" && !privateCompany && !isTicker(text);
   useEffect(() => {
-    setLikely(null);
+    setEstimate(null);
     if (text.trim() === "" || kind === "run" || incomplete) return;
-    let wanted = true;
+    let current = true;
     const timer = setTimeout(() => {
       post("/api/estimates", {}, startBody(kind, text, { rounds, blindScores, privateCompany, files: small(files) })).then(
-        (estimate) => wanted && setLikely(estimate),
-        (error: { problem?: Problem }) => wanted && setLikely(error.problem ?? null),
+        (received) => current && setEstimate(received),
+        (error: { problem?: Problem }) => current && setEstimate(error.problem ?? null),
       );
     }, 500);
     return () => {
-      wanted = false;
+      current = false;
       clearTimeout(timer);
     };
   }, [kind, text, rounds, blindScores, privateCompany, incomplete, files]);
-  if (text.trim() === "") return <>Enter begins it; nothing is spent before.</>;
-  if (kind === "run") return <>How often it is tried is not known before: three programs at most, with a critique of each that fails.</>;
+  if (text.trim() === "") return <>{kind === "debate" ? "Ctrl+Enter" : "Enter"} starts the trial. No model is called before.</>;
+  if (kind === "run") return <>No estimate: the model writes up to three programs, and a critic reviews each one that fails.</>;
   if (incomplete) return <>A ticker has up to ten letters and digits, such as NVDA or BRK.B.</>;
-  if (likely === null) return <>…</>;
-  if ("detail" in likely) return <>{likely.detail}</>;
-  const said = `${count(likely.calls, "call")}, about ${tokens(likely.input_tokens + likely.output_tokens)} tokens`;
-  if (likely.rehearsal) return <>Rehearsal: {count(likely.calls, "simulated call")}, no model is asked.</>;
-  const cached = likely.cost_cached_usd !== null && likely.cost_cached_usd !== likely.cost_usd;
+  if (estimate === null) return <>…</>;
+  if ("detail" in estimate) return <>{estimate.detail}</>;
+  const usage = `${count(estimate.calls, "call")}, about ${tokens(estimate.input_tokens + estimate.output_tokens)} tokens`;
+  if (estimate.rehearsal) return <>Rehearsal: {count(estimate.calls, "simulated call")}, no model is called.</>;
+  const cached = estimate.cost_cached_usd !== null && estimate.cost_cached_usd !== estimate.cost_usd;
   return (
     <>
-      {said}: {likely.cost_usd === null ? "the price is not known" : `about ${dollars(likely.cost_usd)}`}
-      {likely.cost_note && <> ({likely.cost_note})</>}
-      {cached && <> ({dollars(likely.cost_cached_usd)} where prompts are cached)</>}
+      {usage}: {estimate.cost_usd === null ? "price unknown" : `about ${dollars(estimate.cost_usd)}`}
+      {estimate.cost_note && <> ({estimate.cost_note})</>}
+      {cached && <> ({dollars(estimate.cost_cached_usd)} with prompt caching)</>}
     </>
   );
 }

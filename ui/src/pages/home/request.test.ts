@@ -5,13 +5,13 @@ import { looksLike, MAX_BYTES, MAX_FILES, refusal, startBody } from "./request";
 const plain = { rounds: 10, blindScores: false, privateCompany: false, files: [] };
 const file = { name: "prices.csv", bytes: 3, base64: "YSxi" };
 
-test("a text looks like a ticker, a task or a move", () => {
+test("looksLike tells tickers, tasks and moves apart", () => {
   expect(["", "NVDA", "brk.b", " aapl ", "0700.HK"].map(looksLike)).toEqual(Array(5).fill("consult"));
   expect(["Calculate fibonacci(10)", "sort words"].map(looksLike)).toEqual(["run", "run"]);
   expect(["# A move\n\nWe should.", "a\nb\nc\nd", "Should we?"].map(looksLike)).toEqual(["debate", "debate", "debate"]);
 });
 
-test("requests carry options and files only where the kind takes them", () => {
+test("startBody sends options and files only for kinds that accept them", () => {
   expect(startBody("consult", " nvda ", plain)).toEqual({ kind: "consult", ticker: "NVDA" });
   expect(startBody("consult", " Larkspur Kettles ", { ...plain, privateCompany: true })).toEqual({ kind: "consult", name: "Larkspur Kettles" });
   const all = { ...plain, rounds: 3, blindScores: true, files: [file] };
@@ -21,7 +21,7 @@ test("requests carry options and files only where the kind takes them", () => {
   expect(startBody("debate", "# Move", all)).toEqual({ kind: "debate", document: "# Move", rounds: 3 });
 });
 
-test("too many files, too large files and equal names are refused", () => {
+test("refusal rejects too many files, too large files and duplicate names", () => {
   expect(refusal([file], [{ name: "news.md", size: 10 }])).toBeNull();
   expect(refusal([file], [{ name: "prices.csv", size: 1 }])).toContain("prices.csv");
   expect(refusal([file], [{ name: "big.csv", size: MAX_BYTES }])).toContain("20 MB");

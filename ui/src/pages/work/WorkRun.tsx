@@ -1,60 +1,60 @@
-// A worker that drafts: what it did, step by step, and what became of its drafts.
+// File-editing run: the model's tool calls step by step, and the gate's verdicts on its drafts.
 
 import type { RunOf } from "../../model/api";
 import { EVENT } from "../../model/events";
-import { useFollowed, type Watched } from "../../model/hooks";
+import { useRunEvents, type RunProps } from "../../model/hooks";
 import type { Reason } from "../../model/schema";
-import type { Told } from "../../model/stream";
-import { Because } from "../../parts/Said";
+import type { ServerEvent } from "../../model/stream";
+import { ReasonText } from "../../parts/notices";
 import { Badge, Card, cn, Empty, Heading, Notice, type Tone } from "../../parts/ui";
 import { Link } from "../../route";
-import { Head } from "../Head";
+import { RunHeader } from "../RunHeader";
 
-/** The most steps that are shown. */
-const MOST = 1000;
+/** Maximum number of steps shown. */
+const MAX_STEPS = 1000;
 
-const none = (): Told[] => [];
-const add = (all: Told[], told: Told): Told[] => [...all, told].slice(-MOST);
+const none = (): ServerEvent[] => [];
+const add = (all: ServerEvent[], event: ServerEvent): ServerEvent[] => [...all, event].slice(-MAX_STEPS);
 
 const VERDICTS: Record<string, { tone: Tone; words: string }> = {
-  [EVENT.draftReady]: { tone: "accent", words: "handed in" },
+  [EVENT.draftReady]: { tone: "accent", words: "submitted" },
   [EVENT.draftAccepted]: { tone: "good", words: "accepted" },
-  [EVENT.draftRejected]: { tone: "bad", words: "sent back" },
-  [EVENT.draftEscalated]: { tone: "doubt", words: "waits for you" },
+  [EVENT.draftRejected]: { tone: "bad", words: "rejected" },
+  [EVENT.draftEscalated]: { tone: "doubt", words: "needs review" },
 };
 
-/** What a worker does with the tools that there are. */
+/** Description of a call of each tool. */
 const TOOLS: Record<string, string> = {
-  list_files: "looked at what is there",
+  list_files: "listed the files",
   read_file: "read",
-  ollama_request_draft: "asked for a draft of",
+  ollama_request_draft: "requested a draft of",
   ollama_read_draft: "read the draft",
   ollama_write_draft: "wrote the draft",
-  ollama_submit_draft: "handed in",
+  ollama_submit_draft: "submitted",
 };
 
-export default function WorkRun(watched: Watched<RunOf<"work">>) {
-  const { run } = watched;
-  const { state, line, lost } = useFollowed(watched, none, add);
+export default function WorkRun(props: RunProps<RunOf<"work">>) {
+  const { run } = props;
+  const { state, connection, lost } = useRunEvents(props, none, add);
   const { workspace } = run.input;
-  const came = run.status === "done" ? run.result : null;
+  const result = run.status === "done" ? run.result : null;
   return (
     <>
-      <Head {...watched} line={line} lost={lost} />
-      {came && (
+      <RunHeader {...props} connection={connection} lost={lost} />
+      {result && (
         <div className="mb-4">
-          <Notice tone={came.outcome === "accepted" ? "good" : "doubt"} title={`It came to: ${came.outcome.replaceAll("_", " ")}`}>
-            {came.said && <span dir="auto">{came.said}</span>}
-            {came.limit_reached && <span> It had no more steps.</span>}
+          <Notice tone={result.outcome === "accepted" ? "good" : "doubt"} title={`Result: ${result.outcome.replaceAll("_", " ")}`}>
+            {result.said && <span dir="auto">{result.said}</span>}
+            {result.limit_reached && <span> The limit of steps or rejections was reached.</span>}
           </Notice>
         </div>
       )}
-      <Heading className="mb-2">What it did</Heading>
-      {state.length === 0 && <Empty title="It has just begun">Each step is shown as it is done.</Empty>}
+      <Heading className="mb-2">Steps</Heading>
+      {state.length === 0 && <Empty title="Just started">Steps appear here as they happen.</Empty>}
       <ol className="grid gap-1.5 text-sm">
-        {state.map((told) => (
-          <li key={told.id} className="animate-arrive">
-            <Step told={told} workspace={workspace} />
+        {state.map((event) => (
+          <li key={event.id} className="animate-arrive">
+            <Step event={event} workspace={workspace} />
           </li>
         ))}
       </ol>
@@ -62,7 +62,7 @@ export default function WorkRun(watched: Watched<RunOf<"work">>) {
   );
 }
 
-function Step({ told: { name, data }, workspace }: { told: Told; workspace: string | null }) {
+function Step({ event: { name, data }, workspace }: { event: ServerEvent; workspace: string | null }) {
   if (name === EVENT.toolCalled) {
     return (
       <p className="flex gap-3 px-2">
@@ -70,9 +70,9 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
         <span className={cn("shrink-0", data.failed === true && "text-bad")} title={String(data.tool)}>
           {TOOLS[String(data.tool)] ?? String(data.tool)}
         </span>
-        <span className="truncate text-soft" dir="auto">
+        <span className="min-w-0 wrap-anywhere text-soft" dir="auto">
           {typeof data.path === "string" && data.path}
-          {data.failed === true && " refused"}
+          {data.failed === true && " failed"}
         </span>
       </p>
     );
@@ -95,7 +95,7 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
         </p>
         {reasons.map((reason, index) => (
           <p key={index} className="mt-1 text-xs" dir="auto">
-            <Because reason={reason} />
+            <ReasonText reason={reason} />
           </p>
         ))}
       </Card>
@@ -104,7 +104,7 @@ function Step({ told: { name, data }, workspace }: { told: Told; workspace: stri
   if (name === EVENT.modeChanged) {
     return (
       <p className="px-2 text-doubt" dir="auto">
-        It goes on as {String(data.mode)}: {String(data.why)}
+        Mode changed to {String(data.mode)}: {String(data.why)}
       </p>
     );
   }

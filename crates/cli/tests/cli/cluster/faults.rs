@@ -1,187 +1,197 @@
-//! What goes wrong around a cluster, and what is said of it.
+//! Faults around a cluster: missing NATS servers, invalid settings, unable workers, dead letters, full disks.
 
 use std::time::Duration;
 
 use assize_cluster::{
-    Abilities, Cluster, Identification, MOST_TRIES, Needs, Options, Place, Times, Work,
+    Capabilities, Cluster, ClusterCredentials, ClusterOptions, ClusterTimes, MOST_TRIES, QueuedJob,
+    Requirements, SlotKind,
 };
-use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
+use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply, Latency};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 
-use super::{LEASE, Servers, Worker, joined, status, until};
+use super::{LEASE, Servers, Worker, joined, status, wait_for};
 use crate::exec::home;
 use crate::run::{program, with_provider};
-use crate::serve::Serving;
-use crate::{Home, Ran};
+use crate::serve::TestServer;
+use crate::{CommandOutput, Home};
 
 #[test]
-fn servers_that_are_not_there_are_waited_for() {
+fn commands_and_workers_wait_for_unreachable_nats_servers() {
     let mut servers = Servers::unstarted(1);
     let home = joined(home(), &servers);
-    // A command says what is wrong, and gives up after some leases.
+    // A command fails with an error after several lease periods.
     let impatient = joined(crate::exec::home(), &servers).set("ASSIZE_CLUSTER_LEASE_SECONDS", "2");
-    let Ran { code, err, .. } = impatient.run(&["runs", "list"]);
+    let CommandOutput { code, err, .. } = impatient.run(&["runs", "list"]);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("nobody answers there") && err.contains("nats-server -js"), "{err}");
-    // A worker waits, and goes on.
+    assert!(err.contains("no server replies there") && err.contains("nats-server -js"), "{err}");
+    // A worker waits until the server is there.
     let mut waiting = home.command(&["worker", "--json", "--slots", "1"]).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     servers.restart(0);
-    let Ran { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
+    let CommandOutput { code, out, err } = home.run(&["run", "Calculate fibonacci(10)"]);
     assert_eq!((code, out.trim()), (0, "55"), "{err}");
-    // Gone in the middle of it all: whoever waits goes on waiting.
+    // If the server dies later, the worker and a new command wait for it again.
     servers.kill(0);
-    let asking = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
-    // Longer than one reply of a server is waited for.
+    let command = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
+    // Longer than the timeout of one request to NATS.
     std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(0);
-    let output = asking.wait_with_output().unwrap();
+    let output = command.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     waiting.kill().unwrap();
     waiting.wait().unwrap();
 }
 
 #[test]
-fn the_doctor_looks_at_the_cluster() {
+fn doctor_checks_the_cluster() {
     let mut servers = Servers::unstarted(1);
     let home = joined(home(), &servers);
     let doctor = |more: &[&str]| home.run(&[&["doctor"], more].concat());
-    let Ran { out, .. } = doctor(&["--offline"]);
-    let line = format!("? {}  not tried", servers.address());
+    let CommandOutput { out, .. } = doctor(&["--offline"]);
+    let line = format!("? {}  not checked", servers.address());
     assert!(out.contains(&line), "{out}");
-    let Ran { code, out, err } = doctor(&[]);
+    let CommandOutput { code, out, err } = doctor(&[]);
     assert_eq!(code, 4, "{err}");
     assert!(out.contains(&format!("✗ {}", servers.address())), "{out}");
-    assert!(err.contains("nobody answers there") && err.contains("nats-server -js"), "{err}");
+    assert!(err.contains("no server replies there") && err.contains("nats-server -js"), "{err}");
     servers.restart(0);
-    let Ran { code, err, .. } = doctor(&[]);
+    let CommandOutput { code, err, .. } = doctor(&[]);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("nobody works for the cluster") && err.contains("assize worker"), "{err}");
+    assert!(err.contains("has no workers") && err.contains("assize worker"), "{err}");
     let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
-    let Ran { code, out, err } = doctor(&["--json"]);
+    let CommandOutput { code, out, err } = doctor(&["--json"]);
     assert_eq!(code, 0, "{err}");
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
     let cluster = &found["cluster"];
     assert_eq!((&cluster["workers"], &cluster["slots"]), (&1.into(), &3.into()), "{cluster}");
-    // Where none is named, none is looked for.
+    // Without cluster settings there is no check.
     let alone = Home::new().run(&["doctor", "--offline", "--json"]);
     assert!(serde_json::from_str::<serde_json::Value>(&alone.out).unwrap()["cluster"].is_null());
 }
 
 #[test]
-fn wrong_settings_are_said() {
-    let said = |name: &str, value: &str| {
+fn invalid_cluster_settings_are_reported() {
+    let error = |name: &str, value: &str| {
         let home = Home::new().set("ASSIZE_CLUSTER_SERVERS", "nats://127.0.0.1:9").set(name, value);
-        let Ran { code, err, .. } = home.run(&["cluster", "status"]);
+        let CommandOutput { code, err, .. } = home.run(&["cluster", "status"]);
         format!("{code} {}", err.trim_end())
     };
-    let told = [
-        said("ASSIZE_CLUSTER_SERVERS", "http://127.0.0.1"),
-        said("ASSIZE_CLUSTER_NAME", "a.b"),
-        said("ASSIZE_CLUSTER_USER", "me"),
-        said("ASSIZE_CLUSTER_CERT_FILE", "cert.pem"),
-        said("ASSIZE_CLUSTER_CA_FILE", "nowhere.pem"),
-        said("ASSIZE_CLUSTER_CREDENTIALS_FILE", "nowhere.creds"),
+    let errors = [
+        error("ASSIZE_CLUSTER_SERVERS", "http://127.0.0.1"),
+        error("ASSIZE_CLUSTER_NAME", "a.b"),
+        error("ASSIZE_CLUSTER_USER", "me"),
+        error("ASSIZE_CLUSTER_CERT_FILE", "cert.pem"),
+        error("ASSIZE_CLUSTER_CA_FILE", "nowhere.pem"),
+        error("ASSIZE_CLUSTER_CREDENTIALS_FILE", "nowhere.creds"),
     ];
-    insta::assert_snapshot!(told.join("\n\n"));
-    let Ran { code, err, .. } = home().run(&["cluster", "status"]);
+    insta::assert_snapshot!(errors.join("\n\n"));
+    let CommandOutput { code, err, .. } = home().run(&["cluster", "status"]);
     assert_eq!(code, 2);
-    assert!(err.contains("no cluster is named"), "{err}");
-    let Ran { code, err, .. } = home().run(&["worker"]);
+    assert!(err.contains("no cluster configured"), "{err}");
+    let CommandOutput { code, err, .. } = home().run(&["worker"]);
     assert_eq!(code, 2);
-    assert!(err.contains("none is named"), "{err}");
+    assert!(err.contains("no cluster is configured"), "{err}");
 }
 
 #[test]
-fn what_nobody_gets_on_with_is_given_up_and_the_reason_is_kept() {
+fn run_that_no_worker_can_start_fails_with_the_workers_reason() {
     let servers = Servers::start(1);
     let mut home = joined(home(), &servers);
-    // A worker that cannot do what is asked for, though it does not know before.
+    // The worker has no key for the provider, which it notices only when it starts the run.
     let worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     home = home.set("ANTHROPIC_API_KEY", "sk-ant-none-0123456789");
-    let Ran { code, err, .. } = home.run(&["run", "anything", "--provider", "anthropic"]);
+    let CommandOutput { code, err, .. } = home.run(&["run", "anything", "--provider", "anthropic"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("no worker could begin it: no key for anthropic"), "{err}");
-    let Ran { out, .. } = home.run(&["runs", "list"]);
-    assert!(out.contains("failed") && out.contains("no worker could begin it"), "{out}");
-    // Told to stop, it stops.
+    assert!(err.contains("no worker could start the run: no key for anthropic"), "{err}");
+    let CommandOutput { out, .. } = home.run(&["runs", "list"]);
+    assert!(out.contains("failed") && out.contains("no worker could start the run"), "{out}");
+    // The worker still stops on SIGTERM.
     let mut worker = worker;
     worker.signal(rustix::process::Signal::TERM);
-    until("it ends", || worker.child.try_wait().unwrap().is_some());
+    wait_for("the worker to exit", || worker.child.try_wait().unwrap().is_some());
 }
 
 #[test]
-fn what_one_cannot_begin_waits_for_another() {
+fn run_that_one_worker_cannot_start_waits_for_another_worker() {
     let servers = Servers::start(1);
     let latency = Latency { to_begin: LEASE + LEASE / 2, to_end: Duration::ZERO };
-    let written = |_: usize, _: &Captured| Reply::text(program("print(6 * 7)").to_string());
+    let written =
+        |_: usize, _: &CapturedRequest| FakeReply::text(program("print(6 * 7)").to_string());
     let fake = FakeProvider::caching(latency, written);
-    let able = joined(with_provider(Kind::Anthropic, &fake), &servers);
-    let serving = Serving::start(&able, &[]);
+    let able = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
+    let serving = TestServer::start(&able, &[]);
     let _able = Worker::start(&able, &["--slots", "1", "--isolation", "jail"]);
     let begin = || serving.begin(json!({"kind": "run", "task": "anything"}));
     let first = begin();
     fake.wait_for_requests(1);
-    // Whoever has room has no key, and whoever has one has no room yet.
+    // The worker with a free slot has no key, and the worker with the key has no free slot yet.
     let unable = joined(home(), &servers);
     let unable = Worker::start(&unable, &["--slots", "1", "--isolation", "jail"]);
     let second = begin();
     for run in [first, second] {
-        let run = serving.end_of(&run);
+        let run = serving.wait_for_end(&run);
         assert_eq!(run["status"], "done", "{run}");
     }
-    let said = unable.said();
-    // Once, or twice if the other one did not answer in time; not each second.
-    let complaints = said.matches("no key for anthropic").count();
-    assert!((1..=2).contains(&complaints), "{said}");
+    let log = unable.log_text();
+    // Logged once, or twice if the other worker did not reply in time; not every second.
+    let complaints = log.matches("no key for anthropic").count();
+    assert!((1..=2).contains(&complaints), "{log}");
 }
 
 #[test]
-fn debates_that_one_cannot_hold_are_held_by_another() {
+fn debates_that_one_worker_cannot_run_are_run_by_another() {
     let servers = Servers::start(1);
     let (bad, good) = (joined(home(), &servers), joined(home(), &servers));
-    // Something else stands where it would keep the program that debates.
+    // A file in the place of the folder for the negotiator, the program that debates.
     let cache = bad.folder.path().join(".cache/assize");
     std::fs::create_dir_all(&cache).unwrap();
     std::fs::write(cache.join("programs"), "").unwrap();
     let unable = Worker::start(&bad, &["--slots", "3", "--isolation", "jail"]);
     let mut able = Worker::start(&good, &["--slots", "1", "--isolation", "jail"]);
     let consult = ["consult", "NVDA", "--rounds", "1", "--moves", "1", "--quiet"];
-    let Ran { code, err, .. } = good.run(&consult);
-    assert_eq!(code, 0, "{err}\n{}", unable.said());
-    assert!(unable.said().contains("is not done here: cannot use `"), "{}", unable.said());
+    let CommandOutput { code, err, .. } = good.run(&consult);
+    assert_eq!(code, 0, "{err}\n{}", unable.log_text());
+    assert!(
+        unable.log_text().contains("cannot run on this worker: cannot use `"),
+        "{}",
+        unable.log_text()
+    );
     able.kill();
-    let Ran { code, err, .. } = good.run(&consult);
+    let CommandOutput { code, err, .. } = good.run(&consult);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("no worker can hold the debate: cannot use `"), "{err}");
+    assert!(err.contains("no worker can run the debate: cannot use `"), "{err}");
 }
 
 #[test]
-fn debates_that_were_let_go_are_not_given_up_and_those_of_the_silent_are() {
+fn released_debates_are_retried_and_silently_lost_ones_fail_the_run() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
-    let serving = Serving::start(&home, &[]);
-    // It holds runs, and has no memory for a debate.
+    let serving = TestServer::start(&home, &[]);
+    // This worker can execute runs, but has no memory for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let begin =
         || serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1}));
-    let abilities =
-        Abilities { isolations: vec!["jail".to_owned()], memory: 1 << 20, ..Abilities::default() };
+    let abilities = Capabilities {
+        isolations: vec!["jail".to_owned()],
+        memory: 1 << 20,
+        ..Capabilities::default()
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    // One more than may begin one of its debates, one after the other, and leave it.
-    let leave = |run: &str, let_go: bool| {
+    // Starts one debate of the run more often than the delivery limit, and leaves it each time, with or without a
+    // message about it.
+    let leave = |run: &str, release: bool| {
         runtime.block_on(async {
             let cluster = connect(&servers).await;
             let queue = cluster.queue().await.unwrap();
             let mut first = None;
             for number in 0..=MOST_TRIES {
-                let attempt = json!({"attempt": format!("somebody-{number}")});
+                let attempt = json!({"attempt": format!("attempt-{number}")});
                 let taken = loop {
-                    let taken = queue.take(&abilities, Place::Sandbox).await.unwrap();
+                    let taken = queue.take(&abilities, SlotKind::Sandbox).await.unwrap();
                     let about = taken.work.about.clone();
                     if !about.starts_with(run) {
-                        // Of one that is over.
+                        // A debate of a run that has ended.
                         taken.done().await;
                     } else if *first.get_or_insert(about.clone()) == about {
                         break taken;
@@ -189,38 +199,38 @@ fn debates_that_were_let_go_are_not_given_up_and_those_of_the_silent_are() {
                         taken.give_back(Duration::from_millis(300)).await;
                     }
                 };
-                let desk = &taken.work.about;
-                cluster.ask(desk, &json!({"job": attempt})).await.unwrap();
-                if let_go {
-                    let gone = json!({"came_to": {"let_go": attempt}});
-                    cluster.ask(desk, &gone).await.unwrap();
+                let debate = &taken.work.about;
+                cluster.ask(debate, &json!({"job": attempt})).await.unwrap();
+                if release {
+                    let released = json!({"report": {"released": attempt}});
+                    cluster.ask(debate, &released).await.unwrap();
                 }
                 taken.give_back(Duration::ZERO).await;
             }
         });
     };
-    // Its other debates are held to their end, whatever becomes of that one.
-    let end_of = |run: &str| {
+    // An able worker completes all debates of the run that are still in the queue.
+    let finish = |run: &str| {
         let _able = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
-        serving.end_of(run)
+        serving.wait_for_end(run)
     };
     let stopped = begin();
     leave(&stopped, true);
-    let run = end_of(&stopped);
+    let run = finish(&stopped);
     assert_eq!(run["status"], "done", "{run}");
     let silent = begin();
     leave(&silent, false);
-    let run = end_of(&silent);
+    let run = finish(&silent);
     assert_eq!(run["status"], "failed", "{run}");
-    assert!(run["error"].to_string().contains("none of them has ended it"), "{run}");
+    assert!(run["error"].to_string().contains("none finished it"), "{run}");
 }
 
 #[test]
-fn an_older_worker_is_told_so_and_takes_no_work() {
+fn worker_exits_when_the_cluster_has_a_newer_format() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
     let mut worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
-    // Somebody who speaks a later version takes the cluster over.
+    // A node of a later version upgrades the format of the cluster.
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = async_nats::connect(servers.address()).await.unwrap();
@@ -230,21 +240,22 @@ fn an_older_worker_is_told_so_and_takes_no_work() {
         config.description = Some("assize, version 2".to_owned());
         context.update_stream(config).await.unwrap();
     });
-    let told = "has format 2, and this version of assize knows 1";
-    let Ran { code, err, .. } = home.run(&["worker", "--slots", "1", "--isolation", "jail"]);
+    let message = "has format 2, but this version of assize supports 1";
+    let CommandOutput { code, err, .. } =
+        home.run(&["worker", "--slots", "1", "--isolation", "jail"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains(told), "{err}");
-    let Ran { code, err, .. } = home.run(&["run", "Calculate fibonacci(10)"]);
+    assert!(err.contains(message), "{err}");
+    let CommandOutput { code, err, .. } = home.run(&["run", "Calculate fibonacci(10)"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains(told), "{err}");
-    // So is whoever was there before, and ends.
-    until("it ends", || worker.child.try_wait().unwrap().is_some());
+    assert!(err.contains(message), "{err}");
+    // The worker that was already running exits, too.
+    wait_for("the worker to exit", || worker.child.try_wait().unwrap().is_some());
     assert_eq!(worker.child.wait().unwrap().code(), Some(3));
-    assert!(worker.said().contains(told), "{}", worker.said());
+    assert!(worker.log_text().contains(message), "{}", worker.log_text());
 }
 
 #[test]
-fn servers_without_room_are_said_to_have_none() {
+fn full_nats_storage_exits_4_and_keeps_acknowledged_data() {
     let folder = tempfile::TempDir::new().unwrap();
     let config = folder.path().join("nats.conf");
     std::fs::write(&config, "jetstream { max_file_store: 300KB }").unwrap();
@@ -252,16 +263,16 @@ fn servers_without_room_are_said_to_have_none() {
     let home = joined(home(), &servers);
     let _worker = Worker::start(&home, &["--slots", "2", "--isolation", "jail"]);
     let args = ["consult", "NVDA", "--rounds", "10", "--moves", "3", "--quiet"];
-    let Ran { code, err, .. } = home.run(&args);
+    let CommandOutput { code, err, .. } = home.run(&args);
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("no room left"), "{err}");
-    // What was acknowledged is there.
-    let Ran { code, out, err } = home.run(&["runs", "list"]);
+    assert!(err.contains("no space left"), "{err}");
+    // Acknowledged data is still there.
+    let CommandOutput { code, out, err } = home.run(&["runs", "list"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("NVDA"), "{out}");
 }
 
-/// Messages that no worker can run: unknown kind, undecodable body, no JSON at all.
+/// Messages that no worker can run: unknown kind, undecodable body, not JSON.
 #[test]
 fn garbage_on_the_queue_is_listed_as_dead_letters() {
     let servers = Servers::start(1);
@@ -270,7 +281,7 @@ fn garbage_on_the_queue_is_listed_as_dead_letters() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(publish_garbage(&servers));
     let letters = |status: &Value| status["dead_letters"].as_array().unwrap().clone();
-    until("three dead letters", || letters(&status(&home)).len() == 3);
+    wait_for("three dead letters", || letters(&status(&home)).len() == 3);
     let status = status(&home);
     let mut reasons: Vec<String> =
         letters(&status).iter().map(|one| one["reason"].as_str().unwrap().to_owned()).collect();
@@ -284,98 +295,100 @@ fn garbage_on_the_queue_is_listed_as_dead_letters() {
         _ => one["deliveries"] == 1,
     };
     assert!(letters(&status).iter().all(deliveries), "{status}");
-    let Ran { code, out, err } = home.run(&["cluster", "status"]);
+    let CommandOutput { code, out, err } = home.run(&["cluster", "status"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("DEAD LETTER") && out.contains("unknown kind of job `sing`"), "{out}");
-    assert!(worker.said().contains("is a dead letter: unknown kind of job `sing`"));
+    assert!(worker.log_text().contains("moved to the dead letters: unknown kind of job `sing`"));
 }
 
-/// A worker with a lease on the run cannot see that its debate jobs become dead letters elsewhere.
+/// The lease holder of a run does not see that other workers move its debate jobs to the dead letters.
 #[test]
-fn debate_whose_jobs_become_dead_letters_is_given_up() {
+fn run_whose_debate_jobs_become_dead_letters_fails() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
-    let serving = Serving::start(&home, &[]);
-    // It holds runs, and has no memory for a debate.
+    let serving = TestServer::start(&home, &[]);
+    // This worker can execute runs, but has no memory for the sandbox of a debate.
     let _holder = Worker::start(&home, &["--slots", "1000", "--isolation", "jail"]);
     let consult = json!({"kind": "consult", "ticker": "NVDA", "rounds": 1, "moves": 1});
     let run = serving.begin(consult);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let queue = runtime.block_on(async { connect(&servers).await.queue().await.unwrap() });
     let isolations = vec!["jail".to_owned()];
-    let abilities = Abilities { isolations, memory: 1 << 20, ..Abilities::default() };
+    let abilities = Capabilities { isolations, memory: 1 << 20, ..Capabilities::default() };
     let unable = runtime.spawn(async move {
         loop {
-            let taken = queue.take(&abilities, Place::Sandbox).await.unwrap();
+            let taken = queue.take(&abilities, SlotKind::Sandbox).await.unwrap();
             assert_eq!(taken.work.kind, "debate");
             taken.dead_letter("cannot decode the job").await;
         }
     });
-    let run = serving.end_of(&run);
+    let run = serving.wait_for_end(&run);
     unable.abort();
     assert_eq!(run["status"], "failed", "{run}");
     let error = run["error"].to_string();
-    assert!(error.contains("no worker could begin the debate: its job was removed"), "{run}");
+    assert!(error.contains("no worker could start the debate: its job was removed"), "{run}");
     assert!(error.contains("assize cluster status"), "{run}");
     let letters = status(&home)["dead_letters"].as_array().unwrap().len() as u64;
     assert!(letters >= MOST_TRIES, "{letters}");
 }
 
-/// The body of one job cannot be decoded, and nothing of the other.
+/// One job has an undecodable body, the other message is not JSON.
 #[test]
 fn run_whose_job_no_worker_can_decode_fails_with_the_reason() {
     let servers = Servers::start(1);
     let home = joined(home(), &servers);
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let begin = || serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
     let runs = [begin(), begin()];
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let queue = connect(&servers).await.queue().await.unwrap();
-        let abilities = Abilities { memory: 1 << 20, ..Abilities::default() };
+        let abilities = Capabilities { memory: 1 << 20, ..Capabilities::default() };
         for _ in &runs {
-            queue.take(&abilities, Place::Sandbox).await.unwrap().done().await;
+            queue.take(&abilities, SlotKind::Sandbox).await.unwrap().done().await;
         }
         let about = runs[0].clone();
-        let work = Work { kind: "run".to_owned(), about, turn: 99, body: json!([7]) };
-        queue.put(&Needs::default(), &work).await.unwrap();
+        let work = QueuedJob { kind: "run".to_owned(), about, turn: 99, body: json!([7]) };
+        queue.put(&Requirements::default(), &work).await.unwrap();
         publish_raw(&servers, &runs[1]).await;
     });
     let _worker = Worker::start(&home, &["--slots", "1", "--isolation", "jail"]);
     for (run, reason) in runs.iter().zip(["the job", "the message"]) {
-        let run = serving.end_of(run);
+        let run = serving.wait_for_end(run);
         assert_eq!(run["status"], "failed", "{run}");
-        let reason = format!("no worker could begin it: cannot decode {reason}: ");
+        let reason = format!("no worker could start the run: cannot decode {reason}: ");
         assert!(run["error"].to_string().contains(&reason), "{run}");
     }
     let letters = || status(&home)["dead_letters"].as_array().unwrap().clone();
-    until("both jobs are dead letters", || letters().len() == 2);
+    wait_for("two dead letters", || letters().len() == 2);
     assert!(letters().iter().all(|one| one["deliveries"] == MOST_TRIES), "{:?}", letters());
 }
 
-async fn connect(servers: &Servers) -> Cluster {
-    let options = Options {
+/// Connects to the cluster as another node.
+pub(super) async fn connect(servers: &Servers) -> Cluster {
+    let options = ClusterOptions {
         address: servers.address().parse().unwrap(),
-        identification: Identification::default(),
+        identification: ClusterCredentials::default(),
         name: "assize".to_owned(),
         replicas: 1,
         patience: None,
-        times: Times::of_lease(LEASE),
+        times: ClusterTimes::of_lease(LEASE),
     };
     Cluster::connect(options).await.unwrap()
 }
 
+/// Publishes three invalid jobs.
 async fn publish_garbage(servers: &Servers) {
     let queue = connect(servers).await.queue().await.unwrap();
     for (kind, about) in [("sing", "a-song"), ("run", "a-run")] {
         let (kind, about) = (kind.to_owned(), about.to_owned());
-        let work = Work { kind, about, turn: 1, body: json!([7]) };
-        queue.put(&Needs::default(), &work).await.unwrap();
+        let work = QueuedJob { kind, about, turn: 1, body: json!([7]) };
+        queue.put(&Requirements::default(), &work).await.unwrap();
     }
     publish_raw(servers, "garbage").await;
 }
 
-/// Publishes bytes that are no JSON as a job of a run.
+/// Publishes bytes that are not JSON as a job of a run.
 async fn publish_raw(servers: &Servers, run: &str) {
     let client = async_nats::connect(servers.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);

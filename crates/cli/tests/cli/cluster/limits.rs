@@ -1,31 +1,32 @@
-//! What may be asked of a provider, and spent, holds for all workers together.
+//! Rate limits, concurrency limits and budgets that all workers of a cluster share.
 
 use std::time::Duration;
 
-use assize_testkit::{FakeProvider, Kind, Latency, Reply};
+use assize_testkit::{FakeKind, FakeProvider, FakeReply, Latency};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::proof::{asked, said};
-use super::{Servers, Worker, joined, status, until};
-use crate::Ran;
+use super::proof::{consult_request, numbered_reply};
+use super::{Servers, Worker, joined, status, wait_for};
+use crate::CommandOutput;
 use crate::run::with_provider;
-use crate::serve::{Serving, debate};
+use crate::serve::{TestServer, debate};
 
 #[test]
-fn a_provider_is_asked_no_more_at_once_than_it_bears() {
+fn concurrency_limit_holds_for_all_workers_when_the_keeper_is_killed() {
     let latency = Latency { to_begin: Duration::from_millis(30), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home = home.set("ASSIZE_ANTHROPIC_CONCURRENCY", "3");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let mut workers: Vec<Worker> =
         (0..3).map(|_| Worker::start(&home, &["--slots", "3"])).collect();
-    let runs: Vec<String> =
-        ["CRSA", "CRSB", "CRSC", "CRSD"].map(|ticker| serving.begin(asked(ticker))).into();
+    let runs: Vec<String> = ["CRSA", "CRSB", "CRSC", "CRSD"]
+        .map(|ticker| serving.begin(consult_request(ticker)))
+        .into();
     fake.wait_for_requests(100);
-    // One of them keeps the limits for all. If it dies, another does.
+    // One worker, the keeper, enforces the limits for all. If it dies, another one takes over.
     let keeper = || {
         let status = status(&home);
         let nodes = status["nodes"].as_array().unwrap().iter();
@@ -34,53 +35,53 @@ fn a_provider_is_asked_no_more_at_once_than_it_bears() {
         assert!(keepers.next().is_none());
         keeper
     };
-    until("somebody keeps them", || keeper().is_some());
+    wait_for("a keeper", || keeper().is_some());
     let first = keeper().unwrap();
     let index = workers.iter().position(|worker| worker.id == first).unwrap();
     workers.remove(index).kill();
     for run in &runs {
-        assert_eq!(serving.end_of(run)["status"], "done");
+        assert_eq!(serving.wait_for_end(run)["status"], "done");
     }
-    until("another keeps them", || keeper().is_some_and(|keeper| keeper != first));
+    wait_for("a new keeper", || keeper().is_some_and(|keeper| keeper != first));
     assert_eq!(fake.most_at_once(), 3);
 }
 
-/// A local server offers two slots and no setting says otherwise: no debate has room beside another.
+/// A local model server reports two slots and no setting overrides them, so debates run one after the other.
 #[test]
-fn slots_of_a_local_server_bound_calls_and_debates_in_a_cluster() {
+fn slots_of_a_local_server_limit_calls_and_debates_in_a_cluster() {
     let props = json!({"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 2});
-    let fake = FakeProvider::slow(Kind::OpenAi, Duration::from_millis(10), said)
+    let fake = FakeProvider::slow(FakeKind::OpenAi, Duration::from_millis(10), numbered_reply)
         .describing("/props", props);
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::OpenAi, &fake), &servers);
+    let home = joined(with_provider(FakeKind::OpenAi, &fake), &servers);
     let home = home.set("ASSIZE_OPENAI_MODEL", "smollm2");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "3", "--isolation", "jail"]);
-    let run = serving.begin(asked("CRSA"));
-    let told = serving.told(&run, None);
-    assert_eq!(serving.end_of(&run)["status"], "done");
+    let run = serving.begin(consult_request("CRSA"));
+    let events = serving.events_of(&run, None);
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
     assert_eq!(fake.most_at_once(), 2);
-    let rounds = told.iter().filter(|told| told.name == "sandbox_round");
-    let mut moves: Vec<&str> = rounds.map(|told| told.data["move"].as_str().unwrap()).collect();
+    let rounds = events.iter().filter(|events| events.name == "sandbox_round");
+    let mut moves: Vec<&str> = rounds.map(|events| events.data["move"].as_str().unwrap()).collect();
     moves.dedup();
     let debated = moves.len();
     moves.sort_unstable();
     moves.dedup();
-    assert_eq!((debated, moves.len()), (5, 5), "debates were mixed: {moves:?}");
+    assert_eq!((debated, moves.len()), (5, 5), "debates ran in parallel: {moves:?}");
 }
 
 #[test]
-fn a_provider_is_asked_no_more_in_a_minute_than_it_bears() {
-    let fake = FakeProvider::caching(Latency::default(), said);
+fn requests_per_minute_are_limited_across_workers() {
+    let fake = FakeProvider::caching(Latency::default(), numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home = home.set("ASSIZE_ANTHROPIC_REQUESTS_PER_MINUTE", "20");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let _workers = [(); 2].map(|()| Worker::start(&home, &["--slots", "1"]));
-    // Each alone would stay within it, and both do not.
+    // One debate stays within the limit, both together do not.
     let runs = [debate(), debate()].map(|debate| serving.begin(debate));
     fake.wait_for_requests(20);
-    // No event tells that no call follows.
+    // A sleep, because no event shows that no further call is made.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(fake.captured().len(), 20);
     let under_way: Vec<&String> = runs
@@ -90,29 +91,29 @@ fn a_provider_is_asked_no_more_in_a_minute_than_it_bears() {
     assert!(!under_way.is_empty());
     for run in under_way {
         assert_eq!(serving.post(&format!("/api/runs/{run}/cancel"), json!({})).status, 202);
-        assert_eq!(serving.end_of(run)["status"], "cancelled");
+        assert_eq!(serving.wait_for_end(run)["status"], "cancelled");
     }
 }
 
 #[test]
-fn a_budget_holds_whoever_dies() {
-    // So long that whoever is killed has calls under way.
+fn budget_holds_when_a_worker_is_killed() {
+    // Slow enough that the worker has calls in flight when it is killed.
     let latency = Latency { to_begin: Duration::from_millis(150), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let mut worker = Worker::start(&home, &["--slots", "3"]);
     let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
     let limited = [&args[..], &["--max-tokens", "100000"]].concat();
-    let asking = home.command(&limited).spawn().unwrap();
+    let command = home.command(&limited).spawn().unwrap();
     fake.wait_for_requests(40);
     worker.kill();
     let _worker = Worker::start(&home, &["--slots", "3"]);
-    let output = asking.wait_with_output().unwrap();
+    let output = command.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && err.contains("the budget of"), "{err}");
-    // What was under way counts as spent, at its worst.
-    let Ran { out, .. } = home.run(&["runs", "export", "latest"]);
+    // Calls in flight count as spent, with the full amount that was reserved for them.
+    let CommandOutput { out, .. } = home.run(&["runs", "export", "latest"]);
     let export: Value = serde_json::from_str(&out).unwrap();
     let records = export["records"].as_array().unwrap();
     let lost =
@@ -129,58 +130,59 @@ fn a_budget_holds_whoever_dies() {
     let answered: u64 = records.iter().map(tokens).sum();
     let spent = answered + lost["tokens"].as_u64().unwrap();
     assert!(spent <= 100_000, "{answered} {lost}");
-    // Whoever allows more goes on, and pays for nothing twice.
-    let Ran { code, err, .. } =
+    // With a larger budget the run can be resumed.
+    let CommandOutput { code, err, .. } =
         home.run(&["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"]);
     assert_eq!(code, 0, "{err}");
 }
 
 #[test]
-fn what_is_allowed_when_a_run_goes_on_outlives_the_worker() {
+fn budget_raised_on_resume_is_kept_when_the_worker_is_replaced() {
     let latency = Latency { to_begin: Duration::from_millis(100), to_end: Duration::ZERO };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let mut worker = Worker::start(&home, &["--slots", "3"]);
     let args = ["consult", "CRSA", "--rounds", "3", "--moves", "1", "--yes", "--quiet"];
-    let Ran { code, err, .. } = home.run(&[&args[..], &["--max-tokens", "30000"]].concat());
+    let CommandOutput { code, err, .. } =
+        home.run(&[&args[..], &["--max-tokens", "30000"]].concat());
     assert!(code != 0 && err.contains("the budget of"), "{err}");
     let more = ["runs", "resume", "latest", "--max-tokens", "10000000", "--quiet"];
-    let asking = home.command(&more).spawn().unwrap();
+    let command = home.command(&more).spawn().unwrap();
     fake.wait_for_requests(fake.captured().len() + 10);
     worker.signal(Signal::TERM);
-    assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.said());
+    assert_eq!(worker.child.wait().unwrap().code(), Some(0), "{}", worker.log_text());
     let _worker = Worker::start(&home, &["--slots", "3"]);
-    let output = asking.wait_with_output().unwrap();
+    let output = command.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn whoever_follows_a_run_that_is_removed_is_told() {
+fn command_that_follows_a_removed_run_fails() {
     let servers = Servers::start(1);
     let home = joined(crate::exec::home(), &servers);
-    // Nobody takes it.
-    let asking = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
-    until("it is there", || home.run(&["runs", "list"]).out.contains("waiting"));
-    let Ran { code, err, .. } = home.run(&["runs", "rm", "latest"]);
+    // There is no worker, so the run stays in the queue.
+    let command = home.command(&["run", "Calculate fibonacci(10)"]).spawn().unwrap();
+    wait_for("the run to be queued", || home.run(&["runs", "list"]).out.contains("waiting"));
+    let CommandOutput { code, err, .. } = home.run(&["runs", "rm", "latest"]);
     assert_eq!(code, 0, "{err}");
-    let output = asking.wait_with_output().unwrap();
+    let output = command.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && err.contains("there is no run"), "{err}");
 }
 
 #[test]
-fn runs_that_wait_for_a_provider_leave_room_for_who_keeps_its_limits() {
-    let fake = FakeProvider::always(Kind::Anthropic, Reply::status(401));
+fn runs_that_wait_for_a_provider_do_not_block_its_keeper_job() {
+    let fake = FakeProvider::always(FakeKind::Anthropic, FakeReply::status(401));
     let servers = Servers::start(1);
-    let home = joined(with_provider(Kind::Anthropic, &fake), &servers);
+    let home = joined(with_provider(FakeKind::Anthropic, &fake), &servers);
     let home =
-        home.set("ASSIZE_SERVE_MOST_RUNNING", "100").set("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000");
-    let serving = Serving::start(&home, &[]);
-    // More than a worker holds at once. All of them wait for the limits, which nobody else could keep.
+        home.set("ASSIZE_SERVE_MAX_RUNNING", "100").set("ASSIZE_SERVE_STARTS_PER_MINUTE", "1000");
+    let serving = TestServer::start(&home, &[]);
+    // More runs than a worker executes at once. All wait for the keeper, whose job only the same worker can take.
     let runs: Vec<String> = (0..66).map(|_| serving.begin(debate())).collect();
     let _worker = Worker::start(&home, &["--slots", "1"]);
     for run in &runs {
-        assert_eq!(serving.end_of(run)["status"], "failed");
+        assert_eq!(serving.wait_for_end(run)["status"], "failed");
     }
 }

@@ -1,4 +1,4 @@
-//! Clusters of the built binary: real servers of NATS, servers and workers as processes of their own.
+//! Clusters of the built binary: real NATS servers, and servers and workers as separate processes.
 
 mod faults;
 mod limits;
@@ -14,13 +14,13 @@ use assize_testkit::NatsServers as Servers;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::exec::until;
-use crate::{Home, Ran};
+use crate::exec::wait_for;
+use crate::{CommandOutput, Home};
 
-/// The lease of all nodes, the default one: many processes share few processors, and none may lose it for being slow.
+/// Lease of all nodes. It is the default: many processes share few CPUs, and a slow one must not lose its lease.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A worker that lives as long as this.
+/// A running worker process, which is killed on drop.
 struct Worker {
     child: Child,
     id: String,
@@ -28,6 +28,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// Starts a worker and waits until it is ready.
     fn start(home: &Home, more: &[&str]) -> Worker {
         let args = [&["worker", "--json"], more].concat();
         let log = home.folder.path().join(format!("worker-{}.log", fastrand::u32(..)));
@@ -36,16 +37,16 @@ impl Worker {
         crate::serve::shrink_pool(home, &mut command);
         let mut child = command.stderr(file).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.ends_with("}\n") || serde_json::from_str::<Value>(&said).is_err() {
-            assert!(output.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+        let mut report = String::new();
+        while !report.ends_with("}\n") || serde_json::from_str::<Value>(&report).is_err() {
+            assert!(output.read_line(&mut report).unwrap() > 0, "the worker exited: {report}");
         }
-        let said: Value = serde_json::from_str(&said).unwrap();
-        Worker { child, id: said["id"].as_str().unwrap().to_owned(), log }
+        let report: Value = serde_json::from_str(&report).unwrap();
+        Worker { child, id: report["id"].as_str().unwrap().to_owned(), log }
     }
 
-    /// What it said so far.
-    fn said(&self) -> String {
+    /// The worker's log so far.
+    fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
@@ -66,15 +67,15 @@ impl Drop for Worker {
     }
 }
 
-/// The same home, as a part of the cluster on these servers.
+/// Configures a home to use the cluster on these NATS servers.
 fn joined(home: Home, servers: &Servers) -> Home {
     home.set("ASSIZE_CLUSTER_SERVERS", servers.address())
         .set("ASSIZE_CLUSTER_LEASE_SECONDS", LEASE.as_secs().to_string())
 }
 
-/// How the cluster is.
+/// Output of `assize cluster status --json`.
 fn status(home: &Home) -> Value {
-    let Ran { code, out, err } = home.run(&["cluster", "status", "--json"]);
+    let CommandOutput { code, out, err } = home.run(&["cluster", "status", "--json"]);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()
 }

@@ -1,24 +1,24 @@
-//! Whoever dies, nothing that was answered is asked again, and all comes to the same.
+//! Killed and paused workers, servers and NATS servers: no answered call is repeated, and results stay the same.
 
-#![expect(clippy::print_stderr, reason = "the figures are part of the proof")]
+#![expect(clippy::print_stderr, reason = "the test prints its figures")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use assize_testkit::{Captured, FakeProvider, Kind, Latency, Reply};
+use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply, Latency};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{LEASE, Servers, Worker, joined};
 use crate::run::with_provider;
-use crate::serve::{Serving, Told};
-use crate::{Home, Ran};
+use crate::serve::{StreamEvent, TestServer};
+use crate::{CommandOutput, Home};
 
-/// What stands around the number of an answer.
+/// Marks around the number of an answer.
 const MARKS: [&str; 2] = ["[[", "]]"];
 
-/// The same text, whatever numbers its answers had.
+/// Removes the numbers of answers from a text.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split(MARKS[0]);
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -26,16 +26,16 @@ fn unnumbered(text: &str) -> String {
     plain
 }
 
-/// What is answered depends on what is asked alone, but for the number of the answer.
-pub(super) fn said(number: usize, request: &Captured) -> Reply {
+/// A valid reply that depends only on the request, apart from the number of the answer in it.
+pub(super) fn numbered_reply(number: usize, request: &CapturedRequest) -> FakeReply {
     let text = unnumbered(&request.body.to_string()).replace("\\n", " ");
-    // What others said stands between marks that are made of its hash.
+    // Quoted texts in a prompt are between marks made of their hash, which the numbers change.
     let is_mark = |word: &&str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !is_mark(word));
     let mut hash = DefaultHasher::new();
     words.for_each(|word| word.hash(&mut hash));
     let hash = hash.finish();
-    // In letters, as figures that stand in no source are complained of.
+    // In letters, because digits would be flagged as figures without a source.
     let letters: String =
         number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
     let mark = format!("{}{letters}{}", MARKS[0], MARKS[1]);
@@ -57,39 +57,41 @@ pub(super) fn said(number: usize, request: &Captured) -> Reply {
     } else {
         format!("Said {}. {mark}", hash % 1000)
     };
-    Reply::text(answer)
+    FakeReply::text(answer)
 }
 
-pub(super) fn asked(ticker: &str) -> Value {
+/// Request for a consultation with five debates of three rounds.
+pub(super) fn consult_request(ticker: &str) -> Value {
     json!({"kind": "consult", "ticker": ticker, "rounds": 3, "moves": 1, "yes": true})
 }
 
-/// The calls of one such consultation: the nine before, and five debates.
+/// Calls of one [`consult_request`]: nine, and five debates.
 const CALLS: usize = 9 + 5 * (1 + 3 * (2 * 3 - 1 + 1));
 
+/// A home in the cluster that uses `fake` as its provider.
 fn home_of(fake: &FakeProvider, servers: &Servers) -> Home {
-    joined(with_provider(Kind::Anthropic, fake), servers)
+    joined(with_provider(FakeKind::Anthropic, fake), servers)
 }
 
-/// What a consultation came to, whatever numbers its answers had and whoever held it.
+/// Result of a consultation, without the parts that depend on the numbers of its answers or on the worker.
 fn result(run: &Value) -> Value {
     let mut result: Value = serde_json::from_str(&unnumbered(&run["result"].to_string())).unwrap();
     result.as_object_mut().unwrap().remove("made");
-    // How many tokens it took, what they cost, and how alike two answers are depends on the numbers.
-    let forget = |part: &mut Value, names: &[&str]| {
+    // Usage, cost and drift (similarity of answers) depend on the numbers.
+    let remove = |part: &mut Value, names: &[&str]| {
         names.iter().for_each(|name| drop(part.as_object_mut().unwrap().remove(*name)));
     };
-    forget(&mut result["spent"], &["usage", "cost"]);
+    remove(&mut result["spent"], &["usage", "cost"]);
     for verdict in result["policy_scores"].as_array_mut().unwrap() {
-        forget(&mut verdict["spent"], &["usage", "cost"]);
+        remove(&mut verdict["spent"], &["usage", "cost"]);
     }
     for list in ["recommended_moves", "other_moves"] {
-        result[list].as_array_mut().unwrap().iter_mut().for_each(|one| forget(one, &["drift"]));
+        result[list].as_array_mut().unwrap().iter_mut().for_each(|one| remove(one, &["drift"]));
     }
     result
 }
 
-/// Compares part by part, so that it is seen which one differs.
+/// Compares two values recursively, so that a failure names the part that differs.
 fn assert_same(one: &Value, other: &Value, at: &str) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -105,9 +107,9 @@ fn assert_same(one: &Value, other: &Value, at: &str) {
     }
 }
 
-/// The numbers of the answers in the journal of a run.
+/// Numbers of the answers in the journal of a run.
 fn recorded(home: &Home, run: &str) -> Vec<usize> {
-    let Ran { code, out, err } = home.run(&["runs", "export", run]);
+    let CommandOutput { code, out, err } = home.run(&["runs", "export", run]);
     assert_eq!(code, 0, "{err}");
     let export: Value = serde_json::from_str(&out).unwrap();
     let text = |record: &Value| record["done"]["text"].as_str().map(str::to_owned);
@@ -121,37 +123,38 @@ fn recorded(home: &Home, run: &str) -> Vec<usize> {
     texts.filter_map(number).collect()
 }
 
-/// The worker that holds most runs.
+/// Index of the worker that holds the leases of most runs.
 fn busiest(home: &Home, workers: &[Worker]) -> usize {
-    let Ran { code, out, err } = home.run(&["runs", "list", "--status", "running", "--json"]);
+    let CommandOutput { code, out, err } =
+        home.run(&["runs", "list", "--status", "running", "--json"]);
     assert_eq!(code, 0, "{err}");
     let runs: Vec<Value> = serde_json::from_str(&out).unwrap();
     let held =
         |worker: &Worker| runs.iter().filter(|run| run["holder"] == worker.child.id()).count();
     let index = (0..workers.len()).max_by_key(|index| held(&workers[*index])).unwrap();
-    eprintln!("it holds {} of {} runs", held(&workers[index]), runs.len());
+    eprintln!("the worker holds {} of {} runs", held(&workers[index]), runs.len());
     index
 }
 
-/// Follows a run at one server until it is gone or the run is over.
-fn follow_on(serving: &Serving<'_>, run: &str, told: &mut Vec<Told>) {
-    let last = told.iter().rev().find_map(|told| told.id);
-    let more = serving.told(run, last);
-    told.extend(more.into_iter().filter(|told| told.id.is_some()));
+/// Appends the further events of a run, until the server dies or the run ends.
+fn follow_on(serving: &TestServer<'_>, run: &str, events: &mut Vec<StreamEvent>) {
+    let last = events.iter().rev().find_map(|event| event.id);
+    let more = serving.events_of(run, last);
+    events.extend(more.into_iter().filter(|event| event.id.is_some()));
 }
 
 #[test]
-fn ten_consultations_survive_the_loss_of_anything() {
+fn ten_consultations_survive_killed_workers_servers_and_nats() {
     let tickers: Vec<String> = ('A'..='J').map(|letter| format!("CRS{letter}")).collect();
-    // Undisturbed, on one machine, with the isolation that the workers have.
-    let quick = FakeProvider::caching(Latency::default(), said);
-    let alone = with_provider(Kind::Anthropic, &quick).set("ASSIZE_SANDBOX_ISOLATION", "jail");
-    let serving = Serving::start(&alone, &[]);
+    // Expected results: undisturbed, on one machine, with the isolation of the workers.
+    let quick = FakeProvider::caching(Latency::default(), numbered_reply);
+    let alone = with_provider(FakeKind::Anthropic, &quick).set("ASSIZE_SANDBOX_ISOLATION", "jail");
+    let serving = TestServer::start(&alone, &[]);
     let expected: BTreeMap<&str, Value> = tickers
         .iter()
         .map(|ticker| {
-            let run = serving.begin(asked(ticker));
-            (ticker.as_str(), result(&serving.end_of(&run)))
+            let run = serving.begin(consult_request(ticker));
+            (ticker.as_str(), result(&serving.wait_for_end(&run)))
         })
         .collect();
     assert_eq!(quick.captured().len(), tickers.len() * CALLS);
@@ -160,10 +163,10 @@ fn ten_consultations_survive_the_loss_of_anything() {
 
     let latency =
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let mut servers = Servers::start(3);
     let (home, other) = (home_of(&fake, &servers), home_of(&fake, &servers));
-    let (first, second) = (Serving::start(&home, &[]), Serving::start(&other, &[]));
+    let (first, second) = (TestServer::start(&home, &[]), TestServer::start(&other, &[]));
     let mut workers: Vec<Worker> =
         (0..3).map(|_| Worker::start(&home, &["--slots", "3", "--isolation", "jail"])).collect();
     let runs: BTreeMap<String, String> = tickers
@@ -171,15 +174,15 @@ fn ten_consultations_survive_the_loss_of_anything() {
         .enumerate()
         .map(|(index, ticker)| {
             let serving = if index % 2 == 0 { &first } else { &second };
-            (ticker.clone(), serving.begin(asked(ticker)))
+            (ticker.clone(), serving.begin(consult_request(ticker)))
         })
         .collect();
     let watched = &runs["CRSA"];
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     std::thread::scope(|scope| {
-        let (first, told, fake, workers) = (&first, &mut told, &fake, &mut workers);
-        // Somebody follows one of them at the server that will be gone.
-        scope.spawn(move || follow_on(first, watched, told));
+        let (first, events, fake, workers) = (&first, &mut events, &fake, &mut workers);
+        // A client follows one run at the server that will be killed.
+        scope.spawn(move || follow_on(first, watched, events));
         fake.wait_for_requests(100);
         eprintln!("a worker is killed");
         workers.remove(busiest(&other, workers)).kill();
@@ -189,9 +192,9 @@ fn ten_consultations_survive_the_loss_of_anything() {
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
     });
     fake.wait_for_requests(260);
-    eprintln!("a server of NATS is killed");
+    eprintln!("a NATS server is killed");
     servers.kill(1);
-    // Longer than one reply of a server is waited for.
+    // Longer than the timeout of one request to NATS.
     std::thread::sleep(LEASE / 2 + LEASE / 6);
     servers.restart(1);
     fake.wait_for_requests(360);
@@ -200,16 +203,16 @@ fn ten_consultations_survive_the_loss_of_anything() {
     paused.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 2);
     paused.signal(Signal::CONT);
-    follow_on(&second, watched, &mut told);
+    follow_on(&second, watched, &mut events);
     let ended: BTreeMap<&str, Value> =
-        runs.iter().map(|(ticker, run)| (ticker.as_str(), second.end_of(run))).collect();
+        runs.iter().map(|(ticker, run)| (ticker.as_str(), second.wait_for_end(run))).collect();
 
-    // All ten came to the same as undisturbed ones.
+    // All ten results are the same as the undisturbed ones.
     for (ticker, run) in &ended {
         assert_eq!(run["status"], "done", "{ticker}: {run}");
         assert_same(&result(run), &expected[ticker], ticker);
     }
-    // No finished call was asked again.
+    // No finished call was repeated.
     let captured = fake.captured();
     let mut last: HashMap<String, usize> = HashMap::new();
     for (number, request) in captured.iter().enumerate() {
@@ -220,39 +223,39 @@ fn ten_consultations_survive_the_loss_of_anything() {
         let recorded = recorded(&other, run);
         assert_eq!(recorded.len(), CALLS, "{run}");
         for number in recorded {
-            assert_eq!(last[&captured[number].body.to_string()], number, "asked again: {number}");
+            assert_eq!(last[&captured[number].body.to_string()], number, "repeated: {number}");
             finished += 1;
         }
     }
-    // What was on its way when somebody died was asked again, and is counted apart.
+    // Calls in flight when a process died were repeated, and are counted separately.
     let again = captured.len() - finished;
     let lost: u64 = ended.values().map(|run| run["spent"]["lost_calls"].as_u64().unwrap()).sum();
     eprintln!(
-        "{finished} calls, none of them twice; {again} were on their way, {lost} counted as lost"
+        "{finished} calls finished, none repeated; {again} in flight repeated, {lost} counted as lost"
     );
     assert!(again as u64 <= lost, "{again} {lost}");
-    // Every event was told once and in order, also to whoever had to call again elsewhere.
-    let ids: Vec<u64> = told.iter().filter_map(|told| told.id).collect();
+    // The client that reconnected to the other server got every event once and in order.
+    let ids: Vec<u64> = events.iter().filter_map(|event| event.id).collect();
     assert!(ids.is_sorted_by(|one, next| one < next));
-    let all = second.told(watched, None);
-    let all: Vec<&Told> = all.iter().filter(|told| told.id.is_some()).collect();
-    assert!(told.iter().collect::<Vec<_>>() == all, "{} of {}", told.len(), all.len());
+    let all = second.events_of(watched, None);
+    let all: Vec<&StreamEvent> = all.iter().filter(|event| event.id.is_some()).collect();
+    assert!(events.iter().collect::<Vec<_>>() == all, "{} of {}", events.len(), all.len());
     assert_eq!(all.last().unwrap().name, "run_ended");
 }
 
-/// What a worker had comes back to itself, while what it began before is still there.
+/// A paused worker loses its lease and gets its own job redelivered while the old attempt is still in memory.
 #[test]
-fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_before() {
+fn redelivered_job_does_not_share_sandboxes_with_the_expired_attempt() {
     let latency =
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let mut servers = Servers::start(1);
     let home = home_of(&fake, &servers);
-    let serving = Serving::start(&home, &[]);
-    // It has room for more than there is: what comes back comes at once.
+    let serving = TestServer::start(&home, &[]);
+    // More slots than jobs, so that a redelivered job starts at once.
     let args = ["--slots", "8", "--isolation", "jail", "--log-level", "info"];
     let worker = Worker::start(&home, &args);
-    let run = serving.begin(asked("CRSA"));
+    let run = serving.begin(consult_request("CRSA"));
     fake.wait_for_requests(20);
     worker.signal(Signal::STOP);
     std::thread::sleep(LEASE + LEASE / 6);
@@ -261,31 +264,31 @@ fn who_was_away_for_too_long_goes_on_and_shares_nothing_with_what_was_begun_befo
     servers.kill(0);
     std::thread::sleep(LEASE + LEASE / 6);
     servers.restart(0);
-    let run = serving.end_of(&run);
-    assert_eq!(run["status"], "done", "{run}\n{}", worker.said());
+    let run = serving.wait_for_end(&run);
+    assert_eq!(run["status"], "done", "{run}\n{}", worker.log_text());
     assert_eq!(fake.captured().len(), CALLS);
-    // Each time it came back once, and was kept.
-    let said = worker.said();
-    assert!(said.matches("taken work=\"run ").count() <= 3, "{said}");
+    // One delivery at the start, and one after each of the two outages.
+    let log = worker.log_text();
+    assert!((1..=3).contains(&log.matches("job taken work=\"run ").count()), "{log}");
 }
 
-/// Nothing is done without because of servers that were away: calls that could not be noted are made later.
+/// A call must be recorded before it is made. The time spent waiting for NATS does not count against its deadline.
 #[test]
-fn no_call_is_late_because_it_could_not_be_noted() {
+fn calls_that_wait_for_nats_do_not_miss_their_deadline() {
     let latency =
         Latency { to_begin: Duration::from_millis(60), to_end: Duration::from_millis(20) };
-    let fake = FakeProvider::caching(latency, said);
+    let fake = FakeProvider::caching(latency, numbered_reply);
     let mut servers = Servers::start(1);
     let home = home_of(&fake, &servers).set("ASSIZE_GATEWAY_DEADLINE_SECONDS", "12");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let _worker = Worker::start(&home, &["--slots", "5", "--isolation", "jail"]);
-    let run = serving.begin(asked("CRSA"));
+    let run = serving.begin(consult_request("CRSA"));
     fake.wait_for_requests(40);
     servers.kill(0);
     // Longer than the deadline of a call.
     std::thread::sleep(LEASE * 3);
     servers.restart(0);
-    let run = serving.end_of(&run);
+    let run = serving.wait_for_end(&run);
     assert_eq!(run["status"], "done", "{run}");
     assert_eq!(fake.captured().len(), CALLS);
 }

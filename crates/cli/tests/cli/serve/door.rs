@@ -1,15 +1,15 @@
-//! Who may come in, and what is refused at the door.
+//! Access to the server: authentication, host and origin checks, TLS, invalid requests, rate limits, the web page.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Serving, fibonacci, home};
-use crate::Ran;
+use super::{TestServer, fibonacci, home};
+use crate::CommandOutput;
 
 #[test]
-fn only_those_with_the_token_come_in() {
+fn requests_without_a_valid_token_get_401() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let token = format!("Bearer {}", serving.token);
     let paths = [
         "/api/runs",
@@ -31,15 +31,15 @@ fn only_those_with_the_token_come_in() {
         }
         serving.raw(Method::GET, path, &[("cookie", "assize=x; other=y")], "").refused(401);
     }
-    // Whoever looks after the machine needs none.
+    // Health checks need no token.
     for path in ["/healthz", "/readyz"] {
         assert_eq!(serving.raw(Method::GET, path, &[("host", "anything")], "").status, 200);
     }
     assert_eq!(serving.raw(Method::GET, "/api/runs", &[("authorization", &token)], "").status, 200);
-    // The same token after it was started anew.
+    // The token stays the same after a restart.
     let before = serving.token.clone();
     assert_eq!(serving.stop(), 0);
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     assert_eq!(serving.token, before);
     use std::os::unix::fs::MetadataExt;
     let file = home.folder.path().join(".local/state/assize/serve.token");
@@ -47,9 +47,9 @@ fn only_those_with_the_token_come_in() {
 }
 
 #[test]
-fn a_link_becomes_a_cookie_once() {
+fn login_link_works_once_and_its_cookie_is_protected_against_csrf() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
     let entered = serving.raw(Method::GET, &path, &[], "");
     assert_eq!(entered.status, 200);
@@ -58,9 +58,9 @@ fn a_link_becomes_a_cookie_once() {
     assert!(cookie.contains("; Max-Age=2592000;"), "{cookie}");
     assert!(!cookie.contains(&serving.token) && !entered.text.contains(&serving.token));
     let cookie = cookie.split(';').next().unwrap();
-    let looked = serving.raw(Method::GET, "/api/runs", &[("cookie", cookie)], "");
-    assert_eq!(looked.status, 200);
-    // With it, pages of others can do nothing.
+    let listed = serving.raw(Method::GET, "/api/runs", &[("cookie", cookie)], "");
+    assert_eq!(listed.status, 200);
+    // Requests from other origins are refused, even with the cookie.
     let origin = format!("http://127.0.0.1:{}", serving.port());
     let json = ("content-type", "application/json");
     for (name, value, status) in [
@@ -76,7 +76,7 @@ fn a_link_becomes_a_cookie_once() {
         assert_eq!(answer.status, status, "{name}: {value}: {answer:?}");
         assert_eq!(answer.header("access-control-allow-origin"), "");
     }
-    // A form cannot say that it is JSON.
+    // An HTML form can only send these content types, and none is accepted.
     for kind in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
     {
@@ -86,16 +86,16 @@ fn a_link_becomes_a_cookie_once() {
     let again = serving.raw(Method::GET, &path, &[], "");
     assert_eq!((again.status, again.header("set-cookie")), (410, ""));
     assert_eq!(serving.raw(Method::GET, "/enter?ticket=guessed", &[], "").status, 410);
-    // Another one, for another browser.
+    // A new link logs another browser in.
     let link = serving.post("/api/links", json!({})).good();
     let entered = serving.raw(Method::GET, link["path"].as_str().unwrap(), &[], "");
     assert_eq!(entered.status, 200);
 }
 
 #[test]
-fn another_name_is_not_answered_to() {
+fn unknown_host_header_is_refused() {
     let home = home();
-    let serving = Serving::start(&home, &["--host", "assize.example"]);
+    let serving = TestServer::start(&home, &["--host", "assize.example"]);
     let (token, port) = (format!("Bearer {}", serving.token), serving.port());
     for (host, status) in [
         (format!("localhost:{port}"), 200),
@@ -108,16 +108,16 @@ fn another_name_is_not_answered_to() {
         let answer = serving.raw(Method::GET, "/api/version", &headers, "");
         assert_eq!(answer.status, status, "{host}: {answer:?}");
     }
-    // Not even with the link, which a page elsewhere may have learned of.
+    // Even a valid login link is refused under another host name.
     let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
     serving.raw(Method::GET, &path, &[("host", "evil.example")], "").refused(421);
     assert_eq!(serving.raw(Method::GET, &path, &[], "").status, 200);
 }
 
 #[test]
-fn browsers_are_told_to_be_careful() {
+fn responses_have_security_headers() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     for path in ["/", "/api/docs", "/api/runs", "/nowhere"] {
         let answer = serving.get(path);
         let policy = answer.header("content-security-policy");
@@ -136,13 +136,13 @@ fn browsers_are_told_to_be_careful() {
     assert!(page.contains("/api/runs/{id}/events") && !page.contains("<script"), "{page}");
 }
 
-/// What can be done without a model.
+/// A task that the rehearsal model knows.
 const FIB: &str = "Calculate fibonacci(10)";
 
 #[test]
-fn what_cannot_be_read_is_said() {
-    let home = home().set("ASSIZE_SERVE_LONGEST_REQUEST", "64K");
-    let serving = Serving::start(&home, &[]);
+fn invalid_requests_are_refused_with_a_reason() {
+    let home = home().set("ASSIZE_SERVE_MAX_REQUEST_SIZE", "64K");
+    let serving = TestServer::start(&home, &[]);
     let token = format!("Bearer {}", serving.token);
     let send = |kind: &str, body: String| {
         let headers = [("authorization", token.as_str()), ("content-type", kind)];
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_said() {
     send("text/plain", fibonacci().to_string()).refused(415);
     let large = json!({"kind": "run", "task": "x".repeat(100 << 10)}).to_string();
     let problem = send(json, large).refused(413);
-    assert!(problem["detail"].as_str().unwrap().contains("bytes are more"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("bytes exceed"), "{problem}");
     let many: Vec<Value> =
         (0..201).map(|n| json!({"name": format!("{n}.md"), "text": ""})).collect();
     for (body, word) in [
@@ -181,11 +181,11 @@ fn what_cannot_be_read_is_said() {
         (json!({"kind": "run", "task": FIB, "session": "../../x"}), "x"),
         (json!({"kind": "run", "task": FIB, "settings": {"memory": "lots"}}), "size"),
         (json!({"kind": "run", "task": FIB, "settings": {"isolation": "paper"}}), "paper"),
-        (json!({"kind": "run", "task": FIB, "settings": {"provider": "nobody"}}), "nobody"),
+        (json!({"kind": "run", "task": FIB, "settings": {"provider": "acme"}}), "acme"),
         (json!({"kind": "consult", "ticker": "../etc"}), "ticker"),
         (json!({"kind": "consult", "name": "A\u{1b}[2J"}), "invalid company name"),
         (json!({"kind": "consult", "name": "Larkspur", "ticker": "NVDA"}), "a ticker and a name"),
-        (json!({"kind": "consult"}), "no company is named"),
+        (json!({"kind": "consult"}), "no company given"),
         (json!({"kind": "consult", "ticker": "NVDA", "personas": "]["}), "personas"),
         (json!({"kind": "debate", "document": ""}), "empty"),
         (json!({"kind": "eval", "name": "x", "problems": "no"}), "1"),
@@ -227,11 +227,11 @@ fn what_cannot_be_read_is_said() {
 }
 
 #[test]
-fn where_it_may_listen_and_with_what() {
+fn invalid_serve_options_are_refused() {
     let home = home();
     home.write("short.token", "x\n");
     home.write("open.token", &"t".repeat(40));
-    let mut told = Vec::new();
+    let mut refusals = Vec::new();
     for args in [
         &["--listen", "0.0.0.0:0"][..],
         &["--listen", "0.0.0.0:0", "--no-auth"],
@@ -252,16 +252,16 @@ fn where_it_may_listen_and_with_what() {
             .current_dir(home.work())
             .status()
             .unwrap();
-        let Ran { code, err, .. } = home.run(&[&["serve"][..], args].concat());
-        told.push(format!("{code} {}", err.trim_end()));
+        let CommandOutput { code, err, .. } = home.run(&[&["serve"][..], args].concat());
+        refusals.push(format!("{code} {}", err.trim_end()));
     }
-    insta::assert_snapshot!(told.join("\n\n"));
+    insta::assert_snapshot!(refusals.join("\n\n"));
 }
 
 #[test]
-fn without_a_token_only_on_this_machine_and_never_silently() {
+fn server_without_authentication_still_checks_origin_and_host() {
     let home = home();
-    let serving = Serving::start(&home, &["--no-auth"]);
+    let serving = TestServer::start(&home, &["--no-auth"]);
     assert_eq!(serving.raw(Method::GET, "/api/runs", &[], "").status, 200);
     serving.raw(Method::GET, "/api/runs", &[("origin", "http://evil.example")], "").refused(403);
     serving.raw(Method::GET, "/api/runs", &[("host", "evil.example")], "").refused(421);
@@ -270,9 +270,9 @@ fn without_a_token_only_on_this_machine_and_never_silently() {
 }
 
 #[test]
-fn too_much_in_a_short_time_is_refused() {
+fn starts_beyond_the_rate_and_concurrency_limits_get_429() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "3");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     for _ in 0..3 {
         serving.begin(fibonacci());
     }
@@ -284,26 +284,26 @@ fn too_much_in_a_short_time_is_refused() {
     assert_eq!(serving.get("/api/runs").status, 200);
     drop(serving);
     let slow = crate::exec::home()
-        .set("ASSIZE_SERVE_MOST_RUNNING", "1")
+        .set("ASSIZE_SERVE_MAX_RUNNING", "1")
         .set("ASSIZE_REHEARSAL_LATENCY_MS", "500");
-    let serving = Serving::start(&slow, &[]);
+    let serving = TestServer::start(&slow, &[]);
     let run = serving.begin(super::debate());
     serving.post("/api/runs", super::debate()).refused(429);
     serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
-    serving.end_of(&run);
+    serving.wait_for_end(&run);
     serving.begin(fibonacci());
 }
 
 #[test]
-fn what_the_operator_has_set_is_a_limit() {
+fn requests_cannot_exceed_the_operators_settings() {
     let home = home()
         .set("ASSIZE_SANDBOX_MEMORY", "128M")
         .set("ASSIZE_BUDGET_MAX_COST", "1")
         .set("ASSIZE_SANDBOX_ISOLATION", "docker");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     for (settings, word) in [
-        (json!({"memory": "256M"}), "128M at most"),
-        (json!({"max_cost": 2}), "1 at most"),
+        (json!({"memory": "256M"}), "at most 128M"),
+        (json!({"max_cost": 2}), "at most 1"),
         (json!({"isolation": "jail"}), "as strong as docker"),
         (json!({"isolation": "auto"}), "as strong as docker"),
     ] {
@@ -316,13 +316,13 @@ fn what_the_operator_has_set_is_a_limit() {
 }
 
 #[test]
-fn keys_never_leave() {
+fn api_keys_appear_in_no_response_or_event() {
     let key = "sk-ant-REDACTED";
     let home = home().set("ANTHROPIC_API_KEY", key).set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run =
         serving.begin(json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 1}));
-    let shown = serving.end_of(&run);
+    let shown = serving.wait_for_end(&run);
     assert_eq!(shown["status"], "failed", "{shown}");
     let mut all = vec![shown.to_string()];
     for path in
@@ -330,7 +330,7 @@ fn keys_never_leave() {
     {
         all.push(serving.get(path).text);
     }
-    all.extend(serving.told(&run, None).into_iter().map(|told| told.data.to_string()));
+    all.extend(serving.events_of(&run, None).into_iter().map(|event| event.data.to_string()));
     let found: Vec<&String> = all.iter().filter(|text| text.contains(key)).collect();
     assert!(found.is_empty(), "{found:?}");
     let failed: Value = serving.get(&format!("/api/runs/{run}")).good();
@@ -338,27 +338,27 @@ fn keys_never_leave() {
 }
 
 #[test]
-fn over_tls_it_is_met_by_those_who_trust_its_certificate() {
+fn tls_server_works_only_with_clients_that_trust_its_certificate() {
     let home = home();
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     home.write("cert.pem", &own.cert.pem());
     home.write("key.pem", &own.signing_key.serialize_pem());
     let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let mut serving = Serving::start(&home, &tls);
+    let mut serving = TestServer::start(&home, &tls);
     assert!(serving.link.starts_with("https://127.0.0.1:"), "{}", serving.link);
-    // Whoever does not know the certificate, or speaks in clear, hears nothing.
-    let (strange, clear) = (serving.address.clone(), serving.address.replace("https", "http"));
+    // Requests fail without the certificate and over plain HTTP.
+    let (untrusted, plain) = (serving.address.clone(), serving.address.replace("https", "http"));
     serving.block_on(async {
-        for address in [strange, clear] {
-            let asked = serving.client.get(format!("{address}/healthz")).send().await;
-            assert!(asked.is_err(), "{asked:?}");
+        for address in [untrusted, plain] {
+            let answer = serving.client.get(format!("{address}/healthz")).send().await;
+            assert!(answer.is_err(), "{answer:?}");
         }
     });
     let trusted = reqwest::Certificate::from_pem(own.cert.pem().as_bytes()).unwrap();
     serving.client = super::client().tls_certs_only([trusted]).build().unwrap();
     let run = serving.begin(fibonacci());
-    let told = serving.told(&run, None);
-    assert_eq!(told.last().unwrap().name, "run_ended");
+    let events = serving.events_of(&run, None);
+    assert_eq!(events.last().unwrap().name, "run_ended");
     let path = serving.link.strip_prefix(&serving.address).unwrap().to_owned();
     let entered = serving.raw(Method::GET, &path, &[], "");
     assert!(entered.header("set-cookie").contains("; Secure"), "{entered:?}");
@@ -373,9 +373,9 @@ fn over_tls_it_is_met_by_those_who_trust_its_certificate() {
 }
 
 #[test]
-fn behind_a_proxy_it_is_called_by_its_name() {
+fn server_behind_a_proxy_uses_its_public_host_name() {
     let home = home();
-    let serving = Serving::start(&home, &["--behind-proxy", "--host", "assize.example"]);
+    let serving = TestServer::start(&home, &["--behind-proxy", "--host", "assize.example"]);
     assert!(serving.link.starts_with("https://assize.example/"), "{}", serving.link);
     let path = serving.link.strip_prefix("https://assize.example").unwrap().to_owned();
     let host = ("host", "assize.example");
@@ -399,7 +399,7 @@ fn behind_a_proxy_it_is_called_by_its_name() {
     assert_eq!(serving.raw(Method::GET, "/api/runs", &with_port, "").status, 200);
     let headers = [with_port[0], with_port[1], ("origin", "https://assize.example")];
     assert_eq!(serving.raw(Method::GET, "/api/runs", &headers, "").status, 200);
-    // What is said of the way here changes nothing.
+    // Forwarding headers are ignored.
     let token = format!("Bearer {}", serving.token);
     let headers = [
         ("authorization", token.as_str()),
@@ -411,16 +411,16 @@ fn behind_a_proxy_it_is_called_by_its_name() {
 }
 
 #[test]
-fn the_page_is_part_of_the_program() {
+fn server_serves_the_embedded_web_page() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let index = serving.get("/");
     assert_eq!(index.header("content-type"), "text/html; charset=utf-8");
-    if index.text.contains("built without its page") {
-        // CI looks for it.
+    if index.text.contains("built without the web page") {
+        // CI checks separately that the page is built.
         return;
     }
-    // Wherever in it somebody is: the page itself knows.
+    // All addresses of the page get the same document; the page routes by itself.
     for place in ["/runs/consult-aaaaaaaa", "/drafts", "/drafts/mine/3", "/system"] {
         assert_eq!(serving.get(place).text, index.text, "{place}");
     }
@@ -435,14 +435,14 @@ fn the_page_is_part_of_the_program() {
     assert!(packed.text.len() < plain.text.len());
     serving.get("/assets/../Cargo.toml").refused(404);
     serving.get("/assets/nothing.js").refused(404);
-    // Where nothing is, the page says so to people, and programs hear it in their own way.
+    // For unknown paths, browsers get the page with status 404, and other clients a problem document.
     serving.get("/nowhere").refused(404);
     let looks = [("authorization", token.as_str()), ("accept", "text/html,*/*")];
     let nowhere = serving.raw(Method::GET, "/nowhere", &looks, "");
     assert_eq!((nowhere.status, &nowhere.text), (404, &index.text));
     serving.raw(Method::GET, "/api/nowhere", &looks, "").refused(404);
-    // A person who has no cookie is told what to do, and a program in its own way.
-    let person = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
-    assert_eq!((person.status, person.text.contains("assize serve")), (401, true), "{person:?}");
+    // Without a cookie, browsers get instructions, and other clients a problem document.
+    let browser = serving.raw(Method::GET, "/", &[("accept", "text/html,*/*")], "");
+    assert_eq!((browser.status, browser.text.contains("assize serve")), (401, true), "{browser:?}");
     serving.raw(Method::GET, &script, &[], "").refused(401);
 }

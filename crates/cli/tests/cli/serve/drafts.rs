@@ -1,30 +1,32 @@
-//! Drafts: a worker that is followed, and people who decide.
+//! Drafts over the HTTP API: work runs, reviews, the audit log, open drafts.
 
 use serde_json::{Value, json};
 
-use super::{PATH, Serving, names};
+use super::{PATH, TestServer, names};
 use crate::Home;
 use crate::drafts::{WATCHDOG, project};
 
-fn begin(serving: &Serving<'_>) -> String {
+/// Starts a work run and returns its id.
+fn begin(serving: &TestServer<'_>) -> String {
     serving.begin(
         json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"}),
     )
 }
 
-fn waiting(serving: &Serving<'_>) -> Vec<Value> {
+/// Submissions that wait for a review.
+fn waiting(serving: &TestServer<'_>) -> Vec<Value> {
     let listed = serving.get("/api/workspaces/mine/submissions").good();
     listed["submissions"].as_array().unwrap().clone()
 }
 
 #[test]
-fn a_draft_is_followed_to_its_end_and_undone() {
+fn work_run_streams_its_events_and_its_change_can_be_undone() {
     let home = project().set("PATH", PATH);
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     let run = begin(&serving);
-    let told = serving.told(&run, None);
+    let events = serving.events_of(&run, None);
     for name in ["tool_called", "DRAFT_READY", "DRAFT_ACCEPTED", "work_finished", "run_ended"] {
-        assert!(names(&told).contains(&name), "{name}: {told:?}");
+        assert!(names(&events).contains(&name), "{name}: {events:?}");
     }
     let shown = serving.get(&format!("/api/runs/{run}")).good();
     assert_eq!(shown["result"]["outcome"], "accepted", "{shown}");
@@ -52,25 +54,25 @@ fn a_draft_is_followed_to_its_end_and_undone() {
 }
 
 #[test]
-fn people_decide_and_workers_hear_of_it() {
+fn reviewer_accepts_and_rejects_submissions_and_reads_the_audit_log() {
     let home = project().set("PATH", PATH).set("ASSIZE_DRAFT_REVIEW", "always");
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     serving.block_on(async {
         let mut stream = serving.follow("/api/workspaces/mine/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
-        tokio::task::block_in_place(|| begin_by_hand(&home));
-        let mut heard = Vec::new();
-        while !heard.iter().any(|name| name == "DRAFT_ESCALATED") {
-            heard.push(stream.next().await.unwrap().name);
+        tokio::task::block_in_place(|| escalate_a_draft(&home));
+        let mut received = Vec::new();
+        while !received.iter().any(|name| name == "DRAFT_ESCALATED") {
+            received.push(stream.next().await.unwrap().name);
         }
-        assert!(heard.contains(&"DRAFT_READY".to_owned()), "{heard:?}");
+        assert!(received.contains(&"DRAFT_READY".to_owned()), "{received:?}");
     });
     let escalated = waiting(&serving);
     assert_eq!(escalated.len(), 1, "{escalated:?}");
     let id = escalated[0]["id"].as_u64().unwrap();
     let at = format!("/api/workspaces/mine/submissions/{id}");
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
-    // The file has changed since: only by force.
+    // The file has changed since the draft was requested, so accepting needs `force`.
     home.write("src/watchdog.py", &format!("# mine\n{WATCHDOG}"));
     let problem = serving.post(&format!("{at}/accept"), json!({})).refused(409);
     assert!(problem["hint"].as_str().unwrap().contains("force"), "{problem}");
@@ -83,7 +85,7 @@ fn people_decide_and_workers_hear_of_it() {
     serving.post(&format!("{at}/reject"), json!({"reason": "late"})).refused(409);
     serving.post("/api/workspaces/mine/submissions/999/accept", json!({})).refused(404);
 
-    begin_by_hand(&home);
+    escalate_a_draft(&home);
     let id = waiting(&serving)[0]["id"].as_u64().unwrap();
     let at = format!("/api/workspaces/mine/submissions/{id}");
     let rejected = serving.post(&format!("{at}/reject"), json!({"reason": "not like this"})).good();
@@ -124,16 +126,16 @@ fn people_decide_and_workers_hear_of_it() {
     assert!(serving.post("/api/workspaces/mine/clean", json!({})).good().is_object());
 }
 
-/// A worker in another process, which leaves its draft to a person.
-fn begin_by_hand(home: &Home) {
+/// Runs `assize work` in another process; its draft is escalated.
+fn escalate_a_draft(home: &Home) {
     let ran = home.run(&["work", "Add --version flag to watchdog.py"]);
     assert_eq!(ran.code, 6, "{}", ran.err);
 }
 
 #[test]
-fn drafts_that_are_open_are_shown() {
+fn open_drafts_are_listed_and_shown() {
     let home = project().set("PATH", PATH);
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     let token = serving.post("/api/tokens", json!({"scope": "drafts/mine"})).good();
     let token = format!("Bearer {}", token["token"].as_str().unwrap());
     let session = std::cell::RefCell::new(String::new());
@@ -164,12 +166,12 @@ fn drafts_that_are_open_are_shown() {
     ];
     let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     serving.raw(reqwest::Method::POST, "/mcp/drafts/mine", &headers, ready.to_string());
-    let asked = call(
+    let answer = call(
         "tools/call",
         json!({"name": "ollama_request_draft",
         "arguments": {"source_path": "src/watchdog.py", "task_id": "t1"}}),
     );
-    assert!(asked.text.contains("watchdog.py.t1.draft"), "{asked:?}");
+    assert!(answer.text.contains("watchdog.py.t1.draft"), "{answer:?}");
     let open = serving.get("/api/workspaces/mine/drafts").good();
     assert_eq!(open["drafts"][0]["path"], "src/watchdog.py", "{open}");
     let name = open["drafts"][0]["name"].as_str().unwrap();
@@ -179,35 +181,35 @@ fn drafts_that_are_open_are_shown() {
 }
 
 #[test]
-fn the_gate_can_be_made_stricter_for_one_run_and_never_looser() {
+fn run_can_make_the_gate_stricter_but_not_looser() {
     let home = project().set("PATH", PATH);
     let work = |more: Value| {
         let mut body = json!({"kind": "work", "workspace": "mine", "task": "Add --version flag to watchdog.py"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         body
     };
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     let run = serving.begin(work(json!({"review": "always"})));
-    assert_eq!(serving.end_of(&run)["result"]["outcome"], "escalated");
+    assert_eq!(serving.wait_for_end(&run)["result"]["outcome"], "escalated");
     let id = waiting(&serving)[0]["id"].as_u64().unwrap();
     serving.post(&format!("/api/workspaces/mine/submissions/{id}/reject"), json!({})).good();
     let run = serving.begin(work(json!({"verify": "false", "max_rejections": 1})));
-    let ended = serving.end_of(&run);
+    let ended = serving.wait_for_end(&run);
     assert_eq!(ended["result"]["outcome"], "rejected", "{ended}");
     assert_eq!(home.text("src/watchdog.py"), WATCHDOG);
     serving.post("/api/runs", work(json!({"review": "sometimes"}))).refused(422);
     drop(serving);
     let home = home.set("ASSIZE_DRAFT_REVIEW", "escalated").set("ASSIZE_DRAFT_VERIFY", "true");
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     for looser in [json!({"review": "never"}), json!({"verify": "echo fine"})] {
         let problem = serving.post("/api/runs", work(looser)).refused(422);
-        assert!(problem["hint"].as_str().unwrap().contains("whoever runs the server"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("operator"), "{problem}");
     }
     let run = serving.begin(work(json!({"review": "always"})));
-    assert_eq!(serving.end_of(&run)["result"]["outcome"], "escalated");
+    assert_eq!(serving.wait_for_end(&run)["result"]["outcome"], "escalated");
     drop(serving);
-    // What is rejected in doubt is not to be accepted by whoever asks to look.
+    // With `never`, doubtful drafts are rejected; a review could accept them, so `always` would be looser.
     let home = home.set("ASSIZE_DRAFT_REVIEW", "never");
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     serving.post("/api/runs", work(json!({"review": "always"}))).refused(422);
 }

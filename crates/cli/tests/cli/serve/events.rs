@@ -1,24 +1,25 @@
-//! Every event there is, by the names in `docs/events.md`, as somebody hears it who follows.
+//! Every event of `docs/reference/events.md` is sent to subscribers.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use assize_testkit::{Captured, FakeProvider, Kind, Reply};
+use assize_testkit::{CapturedRequest, FakeKind, FakeProvider, FakeReply};
 use serde_json::{Value, json};
 
-use super::{PATH, Serving, Told, names};
+use super::{PATH, StreamEvent, TestServer, names};
 use crate::Home;
 use crate::drafts::WATCHDOG;
 
-/// The names in the first column of the tables, but for those of the log.
-fn written() -> BTreeSet<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
+/// Event names in `docs/reference/events.md`, without the actions of the audit log.
+fn documented_events() -> BTreeSet<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/events.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (tables, _) = page.split_once("| action |").unwrap();
     let name = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     tables.lines().filter_map(name).chain(["run_ended".to_owned()]).collect()
 }
 
+/// Request for a work run, with more fields.
 fn work(more: Value) -> Value {
     let mut body = json!({"kind": "work", "workspace": "mine"});
     body["task"] = json!("Add --version flag to watchdog.py");
@@ -27,24 +28,24 @@ fn work(more: Value) -> Value {
 }
 
 #[test]
-fn every_event_is_heard() {
-    let silent = |_: usize, captured: &Captured| match captured.body["tools"].is_array() {
-        true => Reply::text("I would add a flag."),
-        false => Reply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
+fn every_documented_event_is_sent_and_no_other() {
+    let silent = |_: usize, captured: &CapturedRequest| match captured.body["tools"].is_array() {
+        true => FakeReply::text("I would add a flag."),
+        false => FakeReply::text("Here.\n\nFILE: src/watchdog.py\n```python\nVERSION = 1\n```\n"),
     };
-    let fake = FakeProvider::answering(Kind::Ollama, silent);
-    let home = Home::with(Kind::Ollama, &fake).set("PATH", PATH);
+    let fake = FakeProvider::answering(FakeKind::Ollama, silent);
+    let home = Home::with(FakeKind::Ollama, &fake).set("PATH", PATH);
     home.write("src/watchdog.py", WATCHDOG);
-    let serving = Serving::start(&home, &["--root", "mine=."]);
-    let mut heard: Vec<Told> = Vec::new();
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
+    let mut received: Vec<StreamEvent> = Vec::new();
     let consult = |more: Value| {
         let mut body = super::consult();
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         body
     };
-    let mut follow = |what: Value, status: &str| {
-        let run = serving.begin(what);
-        heard.extend(serving.told(&run, None));
+    let mut follow = |request: Value, status: &str| {
+        let run = serving.begin(request);
+        received.extend(serving.events_of(&run, None));
         let shown = serving.get(&format!("/api/runs/{run}")).good();
         assert_eq!(shown["status"], status, "{shown}");
     };
@@ -59,17 +60,17 @@ fn every_event_is_heard() {
     fs::write(&programs, "").unwrap();
     follow(consult(json!({"settings": rehearsed})), "done");
     fs::remove_file(&programs).unwrap();
-    let poor = json!({"provider": "rehearsal", "max_tokens": 20_000});
-    follow(consult(json!({"settings": poor})), "failed");
+    let limited = json!({"provider": "rehearsal", "max_tokens": 20_000});
+    follow(consult(json!({"settings": limited})), "failed");
     let text = json!({"mode": "auto", "task": "Give watchdog.py a version"});
     follow(work(text), "done");
     follow(work(json!({"settings": rehearsed})), "done");
     assert_eq!(fake.take_complaints(), [] as [&str; 0]);
     let run = serving.begin(consult(json!({"settings": rehearsed, "rounds": 50, "moves": 3})));
     serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
-    heard.extend(serving.told(&run, None));
-    let names: BTreeSet<String> = names(&heard).into_iter().map(str::to_owned).collect();
-    let mut expected = written();
+    received.extend(serving.events_of(&run, None));
+    let names: BTreeSet<String> = names(&received).into_iter().map(str::to_owned).collect();
+    let mut expected = documented_events();
     expected.insert("snapshot".to_owned());
     assert_eq!(names, expected);
 }

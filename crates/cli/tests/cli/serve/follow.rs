@@ -1,36 +1,37 @@
-//! Trials that are followed to their end, reconnects, and those who read slowly or not at all.
+//! Event streams of runs: complete runs, reconnects, and clients that read slowly or not at all.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::{Serving, consult, debate, home, names};
-use crate::exec::until;
+use super::{TestServer, consult, debate, home, names};
+use crate::exec::wait_for;
 
-fn increasing(told: &[super::Told]) -> bool {
-    let ids: Vec<u64> = told.iter().filter_map(|told| told.id).collect();
+/// Whether the ids of events are strictly increasing.
+fn increasing(events: &[super::StreamEvent]) -> bool {
+    let ids: Vec<u64> = events.iter().filter_map(|event| event.id).collect();
     ids.windows(2).all(|two| two[0] < two[1])
 }
 
 #[test]
-fn a_consultation_is_followed_to_its_end() {
+fn consultation_streams_all_events_and_serves_its_documents() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(consult());
-    let told = serving.told(&run, None);
-    assert_eq!(told[0].name, "snapshot");
-    assert_eq!((&told[0].data["run"]["id"], told[0].id), (&json!(run), None));
-    assert!(increasing(&told), "{told:?}");
-    assert!(told[1..].iter().all(|told| told.id.is_some() && told.data["run"] == json!(run)));
-    // The names and fields that others know.
+    let events = serving.events_of(&run, None);
+    assert_eq!(events[0].name, "snapshot");
+    assert_eq!((&events[0].data["run"]["id"], events[0].id), (&json!(run), None));
+    assert!(increasing(&events), "{events:?}");
+    assert!(events[1..].iter().all(|event| event.id.is_some() && event.data["run"] == json!(run)));
+    // Names and fields that clients rely on.
     let first = |name: &str| {
-        let found = told.iter().find(|told| told.name == name);
-        found.unwrap_or_else(|| panic!("no {name}: {:?}", names(&told))).data.clone()
+        let found = events.iter().find(|event| event.name == name);
+        found.unwrap_or_else(|| panic!("no {name}: {:?}", names(&events))).data.clone()
     };
-    let fields = |name: &str, wanted: &[&str]| {
+    let fields = |name: &str, required: &[&str]| {
         let data = first(name);
-        for field in wanted {
+        for field in required {
             assert!(!data[field].is_null(), "{name}.{field}: {data}");
         }
     };
@@ -41,8 +42,8 @@ fn a_consultation_is_followed_to_its_end() {
     fields("sandbox_round", &["move", "round", "status"]);
     fields("sandbox_scored", &["move", "score", "breakdown"]);
     fields("pipeline_complete", &["recommended", "other"]);
-    assert_eq!(told.iter().filter(|told| told.name == "sandbox_scored").count(), 5);
-    let last = told.last().unwrap();
+    assert_eq!(events.iter().filter(|event| event.name == "sandbox_scored").count(), 5);
+    let last = events.last().unwrap();
     assert_eq!((last.name.as_str(), &last.data["status"]), ("run_ended", &json!("done")));
 
     let shown = serving.get(&format!("/api/runs/{run}")).good();
@@ -51,8 +52,8 @@ fn a_consultation_is_followed_to_its_end() {
     assert_eq!(shown["result"]["recommended_moves"].as_array().unwrap().len(), 3);
     let scores = serving.get(&format!("/api/runs/{run}/scores")).good();
     assert_eq!(scores["scores"].as_array().unwrap().len(), 5);
-    let said = serving.get(&format!("/api/runs/{run}/transcripts")).good();
-    assert_eq!(said["moves"]["m3"]["i2"].as_array().unwrap().len(), 4, "{said}");
+    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).good();
+    assert_eq!(logs["moves"]["m3"]["i2"].as_array().unwrap().len(), 4, "{logs}");
     let documents = serving.get(&format!("/api/runs/{run}/documents")).good();
     let listed: Vec<&str> = documents["files"]
         .as_array()
@@ -81,17 +82,17 @@ fn a_consultation_is_followed_to_its_end() {
 }
 
 #[test]
-fn documents_are_there_as_soon_as_they_are_told_of() {
+fn documents_can_be_read_as_soon_as_an_event_names_them() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(consult());
     serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
         let mut seen = 0;
-        // Two of layer 0, two of layer 1, and the first of layer 2.
+        // Two documents of layer 0, two of layer 1, and the first of layer 2.
         while seen < 5 {
-            let told = stream.next().await.unwrap();
-            for name in told.data["output"].as_array().into_iter().flatten() {
+            let event = stream.next().await.unwrap();
+            for name in event.data["output"].as_array().into_iter().flatten() {
                 let path = format!("/api/runs/{run}/documents/{}", name.as_str().unwrap());
                 let document = serving.text(&path).await;
                 assert!(document.contains("> **REHEARSAL"), "{name}: {document}");
@@ -101,33 +102,33 @@ fn documents_are_there_as_soon_as_they_are_told_of() {
     });
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "running");
     serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
-    serving.end_of(&run);
-    // What was written stays.
+    serving.wait_for_end(&run);
+    // Documents of a cancelled run are kept.
     let listed = serving.get(&format!("/api/runs/{run}/documents")).good();
     assert!(listed.to_string().contains("F1.md"), "{listed}");
 }
 
 #[test]
-fn a_program_is_followed_to_its_end() {
+fn code_run_streams_all_events_and_serves_its_files() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(json!({
         "kind": "run", "task": "Calculate fibonacci(10)", "expect": "55",
         "files": [{"name": "data/notes.txt", "text": "some"}, {"name": "dot.png", "base64": "iVBORw0KGgo="}],
         "settings": {"memory": "128M", "timeout_seconds": 20},
     }));
-    let told = serving.told(&run, None);
+    let events = serving.events_of(&run, None);
     let attempt = ["code_generated", "execution_started", "execution_complete"];
     let expected = [&["snapshot"][..], &attempt, &["code_finished", "run_ended"]].concat();
-    assert_eq!(names(&told), expected);
-    let said = serving.get(&format!("/api/runs/{run}/transcripts")).good();
-    assert!(said["attempts"][0]["execution"]["stdout"].as_str().unwrap().contains("55"), "{said}");
-    let kept = serving.get(&format!("/api/runs/{run}/artifacts")).good();
-    let called = |whose: &str| -> Vec<&str> {
-        kept[whose].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect()
+    assert_eq!(names(&events), expected);
+    let logs = serving.get(&format!("/api/runs/{run}/transcripts")).good();
+    assert!(logs["attempts"][0]["execution"]["stdout"].as_str().unwrap().contains("55"), "{logs}");
+    let files = serving.get(&format!("/api/runs/{run}/artifacts")).good();
+    let named = |kind: &str| -> Vec<&str> {
+        files[kind].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect()
     };
-    assert_eq!(called("given"), ["data/notes.txt", "dot.png"]);
-    assert_eq!((called("left"), called("kept")), (vec![], vec!["task.txt"]));
+    assert_eq!(named("given"), ["data/notes.txt", "dot.png"]);
+    assert_eq!((named("left"), named("kept")), (vec![], vec!["task.txt"]));
     let picture = serving.get(&format!("/api/runs/{run}/artifacts/dot.png"));
     assert_eq!((picture.header("content-type"), picture.status), ("image/png", 200));
     assert!(picture.header("content-disposition").starts_with("inline; "), "{picture:?}");
@@ -141,59 +142,62 @@ fn a_program_is_followed_to_its_end() {
 }
 
 #[test]
-fn what_a_program_writes_is_told_while_it_runs() {
+fn program_output_is_streamed_while_it_runs() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(json!({"kind": "run", "task": "Count down from ten"}));
     let path = format!("/api/runs/{run}/events");
     serving.block_on(async {
         let mut stream = serving.follow(&path, None).await;
         let mut text = String::new();
         while !text.contains("9\n") {
-            let one = stream.next().await.unwrap();
-            assert_ne!(one.name, "execution_complete", "it was over before anything was told");
-            if one.name == "execution_output" {
-                assert_eq!((one.id, &one.data["run"]), (None, &json!(run)));
-                text.push_str(one.data["text"].as_str().unwrap());
+            let event = stream.next().await.unwrap();
+            assert_ne!(
+                event.name, "execution_complete",
+                "the program ended before any output was streamed"
+            );
+            if event.name == "execution_output" {
+                assert_eq!((event.id, &event.data["run"]), (None, &json!(run)));
+                text.push_str(event.data["text"].as_str().unwrap());
             }
         }
-        // Whoever comes late hears what was written before.
+        // A client that connects later gets the earlier output, too.
         let mut late = serving.follow(&path, None).await;
         let mut first = late.next().await.unwrap();
         while first.data["stream"] != "stdout" {
             first = late.next().await.unwrap();
         }
         assert!(first.data["text"].as_str().unwrap().starts_with("10\n"), "{first:?}");
-        let told = stream.rest().await;
-        assert_eq!(told.last().unwrap().name, "run_ended");
+        let rest = stream.rest().await;
+        assert_eq!(rest.last().unwrap().name, "run_ended");
         assert_eq!(late.rest().await.last().unwrap().name, "run_ended");
     });
 }
 
 #[test]
-fn whoever_calls_again_hears_the_rest_and_nothing_twice() {
+fn reconnecting_client_gets_the_remaining_events_once() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
-    let whole = serving.told(&run, None);
+    let whole = serving.events_of(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
-    // After each of them.
-    for (index, told) in whole.iter().enumerate().skip(1) {
+    // Reconnect after each event.
+    for (index, event) in whole.iter().enumerate().skip(1) {
         let path = format!("/api/runs/{run}/events");
         if index + 1 == whole.len() {
-            // All of it was heard: whoever knows to stop at that does.
+            // After the last event, 204 tells the client to stop reconnecting.
             let token = format!("Bearer {}", serving.token);
-            let last = told.id.unwrap().to_string();
+            let last = event.id.unwrap().to_string();
             let headers = [("authorization", token.as_str()), ("last-event-id", last.as_str())];
             let answer = serving.raw(reqwest::Method::GET, &path, &headers, "");
             assert_eq!((answer.status, answer.text.as_str()), (204, ""));
             continue;
         }
-        let rest = serving.told(&run, told.id);
+        let rest = serving.events_of(&run, event.id);
         assert_eq!(rest[0].name, "snapshot");
         assert_eq!(rest[1..], whole[index + 1..]);
         let by_query = serving.block_on(async {
-            serving.follow(&format!("{path}?after={}", told.id.unwrap()), None).await.rest().await
+            serving.follow(&format!("{path}?after={}", event.id.unwrap()), None).await.rest().await
         });
         assert_eq!(by_query[1..], whole[index + 1..]);
     }
@@ -207,9 +211,9 @@ fn whoever_calls_again_hears_the_rest_and_nothing_twice() {
 }
 
 #[test]
-fn one_stream_carries_several_runs() {
+fn one_stream_carries_the_events_of_several_runs() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "5");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let (one, two) = (serving.begin(debate()), serving.begin(debate()));
     let other = serving.begin(debate());
     serving.block_on(async {
@@ -218,124 +222,128 @@ fn one_stream_carries_several_runs() {
         assert_eq!(snapshot.data["runs"].as_array().unwrap().len(), 2);
         let (mut all, mut ended) = (Vec::new(), 0);
         while ended < 2 {
-            let told = stream.next().await.unwrap();
-            assert!(told.data["run"] != json!(other), "{told:?}");
-            ended += usize::from(told.name == "run_ended");
-            all.push(told);
+            let event = stream.next().await.unwrap();
+            assert!(event.data["run"] != json!(other), "{event:?}");
+            ended += usize::from(event.name == "run_ended");
+            all.push(event);
         }
         assert!(increasing(&all));
-        // Each of them whole, as by itself.
+        // The events of each run are the same as in its own stream.
         for run in [&one, &two] {
             let path = format!("/api/runs/{run}/events");
             let alone = serving.follow(&path, None).await.rest().await;
-            let own = all.iter().filter(|told| told.data["run"] == json!(run));
+            let own = all.iter().filter(|event| event.data["run"] == json!(run));
             assert!(own.eq(&alone[1..]));
         }
     });
-    // Of all runs: from now on.
+    // A stream of all runs starts with new events.
     serving.block_on(async {
         let mut stream = serving.follow("/api/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
-        let run = tokio::task::block_in_place(|| serving_begin(&serving));
+        let run = tokio::task::block_in_place(|| run_elsewhere(&serving));
         loop {
-            let told = stream.next().await.unwrap();
-            if told.name == "run_ended" && told.data["run"] == json!(run) {
+            let event = stream.next().await.unwrap();
+            if event.name == "run_ended" && event.data["run"] == json!(run) {
                 break;
             }
         }
     });
-    serving.get("/api/events?runs=nobody").refused(404);
+    serving.get("/api/events?runs=unknown").refused(404);
 }
 
-/// A run that is begun by another process, on the same store.
-fn serving_begin(serving: &Serving<'_>) -> String {
+/// Completes a run in another process, on the same store, and returns its id.
+fn run_elsewhere(serving: &TestServer<'_>) -> String {
     let ran = serving.home.run(&["run", "--json", "Calculate fibonacci(10)"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let told: Value = serde_json::from_str(&ran.out).unwrap();
-    told["run"].as_str().unwrap().to_owned()
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    result["run"].as_str().unwrap().to_owned()
 }
 
-/// A client that asks for events and then does as it likes.
-fn silent(serving: &Serving<'_>, run: &str) -> TcpStream {
-    let mut line = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
+/// Opens a connection that requests events and does not read the response.
+fn connect_without_reading(serving: &TestServer<'_>, run: &str) -> TcpStream {
+    let mut connection = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
     let (host, token) = (format!("127.0.0.1:{}", serving.port()), &serving.token);
     let request = format!(
         "GET /api/runs/{run}/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
     );
-    line.write_all(request.as_bytes()).unwrap();
-    line
+    connection.write_all(request.as_bytes()).unwrap();
+    connection
 }
 
 #[test]
-fn nobody_waits_for_those_who_are_slow_stuck_or_gone() {
+fn slow_stuck_and_disconnected_clients_do_not_delay_a_run() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "2");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(json!({"kind": "consult", "ticker": "NVDA", "rounds": 4, "moves": 1}));
-    let stuck: Vec<TcpStream> = (0..20).map(|_| silent(&serving, &run)).collect();
+    let stuck: Vec<TcpStream> = (0..20).map(|_| connect_without_reading(&serving, &run)).collect();
     for _ in 0..20 {
-        drop(silent(&serving, &run));
+        drop(connect_without_reading(&serving, &run));
     }
-    // Half a request, and nothing more.
+    // An incomplete request.
     let mut half = TcpStream::connect(format!("127.0.0.1:{}", serving.port())).unwrap();
     half.write_all(b"GET /api/runs HTTP/1.1\r\nHo").unwrap();
-    let whole = serving.told(&run, None);
+    let whole = serving.events_of(&run, None);
     assert_eq!(whole.last().unwrap().name, "run_ended");
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "done");
-    // Whoever was stuck finds all of it when they read on.
-    for mut line in stuck {
+    // Stuck clients get all events when they read again.
+    for mut connection in stuck {
         let mut all = Vec::new();
-        line.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        connection.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
         while !all.windows(5).any(|five| five == b"0\r\n\r\n") {
             let mut some = [0; 4096];
-            let count = line.read(&mut some).unwrap();
-            assert!(count > 0, "the line was cut");
+            let count = connection.read(&mut some).unwrap();
+            assert!(count > 0, "the connection was closed");
             all.extend_from_slice(&some[..count]);
         }
         let text = String::from_utf8_lossy(&all);
-        for told in &whole[1..] {
-            assert!(text.contains(&format!("id: {}\n", told.id.unwrap())), "{told:?}");
+        for event in &whole[1..] {
+            assert!(text.contains(&format!("id: {}\n", event.id.unwrap())), "{event:?}");
         }
     }
-    until("the end of all followers", || {
+    wait_for("all streams to close", || {
         let figures = serving.get("/metrics").text;
         figures.contains("assize_event_followers{of=\"runs\"} 0\n")
     });
 }
 
 #[test]
-fn a_run_goes_on_when_everybody_has_left() {
+fn run_continues_after_all_clients_have_disconnected() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "20");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
         stream.next().await.unwrap();
         assert_eq!(stream.retry, Some(1000));
     });
-    until("its end", || serving.get(&format!("/api/runs/{run}")).good()["status"] == "done");
+    wait_for("the run to end", || {
+        serving.get(&format!("/api/runs/{run}")).good()["status"] == "done"
+    });
 }
 
 #[test]
-fn what_happened_while_nobody_listened_is_heard_later() {
+fn events_during_a_disconnection_are_sent_on_reconnect() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "300");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     let seen = serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
         stream.next().await.unwrap();
         stream.next().await.unwrap()
     });
-    until("its end", || serving.get(&format!("/api/runs/{run}")).good()["status"] == "done");
-    let rest = serving.told(&run, seen.id);
-    let whole = serving.told(&run, None);
+    wait_for("the run to end", || {
+        serving.get(&format!("/api/runs/{run}")).good()["status"] == "done"
+    });
+    let rest = serving.events_of(&run, seen.id);
+    let whole = serving.events_of(&run, None);
     assert!(whole.len() > 8, "{whole:?}");
     assert_eq!(rest[1..], whole[2..]);
 }
 
 #[test]
-fn whoever_hangs_up_while_it_is_begun_leaves_no_orphan() {
+fn client_that_disconnects_during_a_start_leaves_no_orphaned_run() {
     let home = home().set("ASSIZE_SERVE_STARTS_PER_MINUTE", "10000");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let body = debate().to_string();
     let (host, token) = (format!("127.0.0.1:{}", serving.port()), &serving.token);
     let request = format!(
@@ -344,56 +352,55 @@ fn whoever_hangs_up_while_it_is_begun_leaves_no_orphan() {
         body.len()
     );
     for millis in 0..60 {
-        let mut line = TcpStream::connect(&host).unwrap();
-        line.write_all(request.as_bytes()).unwrap();
-        // At one moment or another.
+        let mut connection = TcpStream::connect(&host).unwrap();
+        connection.write_all(request.as_bytes()).unwrap();
+        // Disconnect a little later each time.
         std::thread::sleep(std::time::Duration::from_micros(millis * 200));
     }
-    let left = || {
+    let running = || {
         let page = serving.get("/api/runs?status=running&limit=200").good();
         page["runs"].as_array().unwrap().len()
     };
-    // A run is kept once its sandbox is chosen, which takes a moment.
-    until("something is begun", || {
+    // A run is stored only after its sandbox was chosen.
+    wait_for("the first run", || {
         !serving.get("/api/runs").good()["runs"].as_array().unwrap().is_empty()
     });
-    until("the end of all that was begun", || left() == 0);
+    wait_for("all runs to end", || running() == 0);
 }
 
 #[test]
-fn a_quiet_line_is_kept_alive() {
+fn idle_stream_gets_heartbeats() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     serving.block_on(async {
         let mut stream = serving.follow("/api/events", None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
         assert_eq!((stream.retry, stream.heartbeats), (Some(1000), 0));
-        // Nothing happens but that.
         stream.heartbeat().await;
     });
 }
 
 #[test]
-fn a_run_that_is_removed_takes_no_other_with_it() {
+fn removed_run_does_not_affect_other_runs_in_a_stream() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let (one, two) = (serving.begin(debate()), serving.begin(debate()));
-    let whole = serving.told(&one, None);
-    let end = serving.told(&two, None).last().unwrap().id.unwrap();
+    let whole = serving.events_of(&one, None);
+    let end = serving.events_of(&two, None).last().unwrap().id.unwrap();
     serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/events?runs={one},{two}"), None).await;
         assert_eq!(stream.next().await.unwrap().name, "snapshot");
         let removed = tokio::task::block_in_place(|| serving.home.run(&["runs", "rm", &two]));
         assert_eq!(removed.code, 0, "{}", removed.err);
         let mut own = Vec::new();
-        while own.last().is_none_or(|told: &super::Told| told.name != "run_ended") {
-            let told = stream.next().await.unwrap();
-            if told.data["run"] == json!(one) {
-                own.push(told);
+        while own.last().is_none_or(|event: &super::StreamEvent| event.name != "run_ended") {
+            let event = stream.next().await.unwrap();
+            if event.data["run"] == json!(one) {
+                own.push(event);
             }
         }
         assert_eq!(own, whole[1..]);
-        // And whoever calls again hears the rest of the others: what was seen of the other counts, too.
+        // A reconnecting client gets the remaining events of the other run, even after an id of the removed run.
         let after = format!("/api/events?runs={one},{two}");
         let mut stream = serving.follow(&after, Some(end)).await;
         assert_eq!(stream.next().await.unwrap().data["missing"], json!([two]));
@@ -402,11 +409,11 @@ fn a_run_that_is_removed_takes_no_other_with_it() {
         let snapshot = stream.next().await.unwrap();
         assert_eq!(snapshot.data["missing"], json!([two]));
         assert_eq!(snapshot.data["runs"][0]["id"], json!(one));
-        for told in &whole[whole.len() - 2..] {
-            assert_eq!(stream.next().await.as_ref(), Some(told));
+        for event in &whole[whole.len() - 2..] {
+            assert_eq!(stream.next().await.as_ref(), Some(event));
         }
     });
-    // All of it was seen.
+    // After the last event the status is 204.
     let (path, last) = (format!("/api/runs/{one}/events"), whole.last().unwrap().id.unwrap());
     assert_eq!(serving.get(&format!("{path}?after={last}")).status, 204);
     assert_eq!(serving.get(&format!("{path}?after={}", last - 1)).status, 200);

@@ -1,15 +1,15 @@
-//! Servers that are stopped, killed and started again: their runs go on, and end as undisturbed ones do.
+//! Servers that are stopped, killed and started again: their runs are resumed and have the same result.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Serving, consult, debate, fibonacci, home, names};
-use crate::exec::until;
+use super::{TestServer, consult, debate, fibonacci, home, names};
+use crate::exec::wait_for;
 
-/// What a run came to, apart from its name and times.
-fn came_to(serving: &Serving<'_>, run: &str) -> Value {
-    let mut shown = serving.end_of(run);
+/// Result of a run, without the parts that differ between runs.
+fn result_of(serving: &TestServer<'_>, run: &str) -> Value {
+    let mut shown = serving.wait_for_end(run);
     assert_eq!(shown["status"], "done", "{shown}");
     let mut result = shown["result"].take();
     for name in ["made", "spent"] {
@@ -23,21 +23,22 @@ fn came_to(serving: &Serving<'_>, run: &str) -> Value {
     result
 }
 
-/// What was told of a run, apart from when and in which order: side by side, things happen in many.
-fn told_of(serving: &Serving<'_>, run: &str) -> BTreeMap<String, usize> {
+/// Counts of a run's events, without times and order: parallel steps happen in any order.
+fn event_counts(serving: &TestServer<'_>, run: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    let told = serving.told(run, None).into_iter().skip(1);
-    // How many calls were under way when the server died differs each time.
-    for mut told in told.filter(|told| told.name != "calls_lost") {
+    let events = serving.events_of(run, None).into_iter().skip(1);
+    // The number of calls in flight when the server dies varies.
+    for mut event in events.filter(|event| event.name != "calls_lost") {
         for name in ["run", "at", "duration_ms"] {
-            told.data.as_object_mut().unwrap().remove(name);
+            event.data.as_object_mut().unwrap().remove(name);
         }
-        *counts.entry(format!("{} {}", told.name, told.data)).or_default() += 1;
+        *counts.entry(format!("{} {}", event.name, event.data)).or_default() += 1;
     }
     counts
 }
 
-fn ten() -> Vec<Value> {
+/// Requests for ten runs: two consultations, five debates and three code runs.
+fn ten_requests() -> Vec<Value> {
     let mut all = vec![consult(), consult()];
     all.extend((0..5).map(|_| debate()));
     all.extend((0..3).map(|_| fibonacci()));
@@ -45,26 +46,27 @@ fn ten() -> Vec<Value> {
 }
 
 #[test]
-fn killed_in_the_middle_of_ten_runs_it_goes_on_with_all() {
+fn server_killed_during_ten_runs_resumes_all_with_the_same_results() {
     let calm = home();
-    let serving = Serving::start(&calm, &[]);
-    let undisturbed: Vec<(Value, BTreeMap<String, usize>)> = ten()
+    let serving = TestServer::start(&calm, &[]);
+    let undisturbed: Vec<(Value, BTreeMap<String, usize>)> = ten_requests()
         .into_iter()
-        .map(|what| {
-            let run = serving.begin(what);
-            (came_to(&serving, &run), told_of(&serving, &run))
+        .map(|request| {
+            let run = serving.begin(request);
+            (result_of(&serving, &run), event_counts(&serving, &run))
         })
         .collect();
     drop(serving);
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "30");
-    let serving = Serving::start(&home, &[]);
-    let runs: Vec<String> = ten().into_iter().map(|what| serving.begin(what)).collect();
+    let serving = TestServer::start(&home, &[]);
+    let runs: Vec<String> =
+        ten_requests().into_iter().map(|request| serving.begin(request)).collect();
     let kills: u32 =
         std::env::var("ASSIZE_TEST_KILLS").map_or(2, |count| count.parse::<u32>().unwrap() / 10);
     let mut serving = serving;
     let mut dice = fastrand::Rng::with_seed(0xa55);
     for _ in 0..kills.max(2) {
-        // Somewhere in the middle: after so many events more.
+        // Kill the server after a random number of events.
         let some = runs[dice.usize(..7)].clone();
         serving.block_on(async {
             let mut stream = serving.follow(&format!("/api/runs/{some}/events"), None).await;
@@ -73,20 +75,20 @@ fn killed_in_the_middle_of_ten_runs_it_goes_on_with_all() {
             }
         });
         serving.kill();
-        serving = Serving::start(&home, &[]);
+        serving = TestServer::start(&home, &[]);
     }
-    for (run, (result, told)) in runs.iter().zip(&undisturbed) {
-        assert_eq!(&came_to(&serving, run), result, "{run}");
-        assert_eq!(&told_of(&serving, run), told, "{run}");
+    for (run, (result, counts)) in runs.iter().zip(&undisturbed) {
+        assert_eq!(&result_of(&serving, run), result, "{run}");
+        assert_eq!(&event_counts(&serving, run), counts, "{run}");
     }
     assert_eq!(serving.stop(), 0);
 }
 
 #[test]
-fn stopped_it_keeps_what_is_done_and_goes_on_later() {
-    // So slow that the debate is under way until the server is stopped.
+fn restarted_server_resumes_running_but_not_cancelled_runs() {
+    // Slow enough that the debate still runs when the server is stopped.
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     let seen = serving.block_on(async {
         let mut stream = serving.follow(&format!("/api/runs/{run}/events"), None).await;
@@ -98,7 +100,7 @@ fn stopped_it_keeps_what_is_done_and_goes_on_later() {
     });
     let cancelled = serving.begin(debate());
     serving.post(&format!("/api/runs/{cancelled}/cancel"), json!({})).good();
-    serving.end_of(&cancelled);
+    serving.wait_for_end(&cancelled);
     assert_eq!(serving.stop(), 0);
     let listed: Value = serde_json::from_str(&home.run(&["runs", "list", "--json"]).out).unwrap();
     let status = |id: &str| {
@@ -106,88 +108,88 @@ fn stopped_it_keeps_what_is_done_and_goes_on_later() {
         all.clone().find(|run| run["id"] == json!(id)).unwrap()["status"].clone()
     };
     assert_eq!((status(&run), status(&cancelled)), (json!("stopped"), json!("cancelled")));
-    // Whoever was connected calls again, and hears the rest.
-    let serving = Serving::start(&home, &[]);
-    let rest = serving.told(&run, seen.last().unwrap().id);
+    // The client reconnects and gets the remaining events.
+    let serving = TestServer::start(&home, &[]);
+    let rest = serving.events_of(&run, seen.last().unwrap().id);
     assert_eq!(*names(&rest).last().unwrap(), "run_ended");
-    let whole = serving.told(&run, None);
+    let whole = serving.events_of(&run, None);
     let again: Vec<_> = seen[1..].iter().chain(&rest[1..]).collect();
     assert!(again.into_iter().eq(&whole[1..]));
-    // What somebody stopped stays stopped.
+    // A run that the user cancelled stays cancelled.
     assert_eq!(serving.get(&format!("/api/runs/{cancelled}")).good()["status"], "cancelled");
 }
 
 #[test]
-fn a_run_of_a_command_that_was_killed_is_left_to_its_user() {
+fn run_of_a_killed_command_is_resumed_only_on_request() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
     home.write("MOVE.md", crate::debate::MOVE);
     let mut command = home.command(&["debate", "MOVE.md"]).spawn().unwrap();
     let listed =
         || serde_json::from_str::<Value>(&home.run(&["runs", "list", "--json"]).out).unwrap();
-    until("the run", || listed()[0]["id"].is_string());
-    let serving = Serving::start(&home, &[]);
+    wait_for("the run to be stored", || listed()[0]["id"].is_string());
+    let serving = TestServer::start(&home, &[]);
     let run = listed()[0]["id"].as_str().unwrap().to_owned();
-    // It is under way elsewhere.
+    // The command still holds the lease.
     serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(409);
     command.kill().unwrap();
     command.wait().unwrap();
     drop(serving);
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
     assert_eq!(serving.get("/api/runs?status=stopped").good()["runs"].as_array().unwrap().len(), 1);
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
-    assert_eq!(serving.end_of(&run)["status"], "done");
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
 
 #[test]
-fn two_servers_on_one_store_do_not_disturb_each_other() {
+fn second_server_on_a_store_follows_and_cancels_runs_of_the_first() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "400");
-    let one = Serving::start(&home, &[]);
+    let one = TestServer::start(&home, &[]);
     let run = one.begin(debate());
-    let two = Serving::start(&home, &[]);
-    // The other shows it, and follows it, and leaves it alone.
+    let two = TestServer::start(&home, &[]);
+    // The second server shows the run and streams its events, but does not take it over.
     let shown = two.get(&format!("/api/runs/{run}")).good();
     assert_eq!((&shown["status"], &shown["held_here"]), (&json!("running"), &json!(false)));
-    let (there, here) = (two.told(&run, None), one.told(&run, None));
+    let (there, here) = (two.events_of(&run, None), one.events_of(&run, None));
     assert_eq!(there[1..], here[1..]);
-    // Unless somebody asks it to stop it.
+    // The second server can cancel a run of the first.
     let run = one.begin(debate());
     let stopped = two.post(&format!("/api/runs/{run}/cancel"), json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
-    until("the end of it there", || {
+    wait_for("the first server to count the cancelled run", || {
         one.get("/metrics").text.contains("{kind=\"debate\",how=\"cancelled\"} 1\n")
     });
-    let told = one.told(&run, None);
-    assert_eq!(names(&told).iter().filter(|name| **name == "run_ended").count(), 1, "{told:?}");
+    let events = one.events_of(&run, None);
+    assert_eq!(names(&events).iter().filter(|name| **name == "run_ended").count(), 1, "{events:?}");
     two.post(&format!("/api/runs/{run}/cancel"), json!({})).refused(409);
 }
 
 #[test]
-fn a_new_server_leaves_the_work_of_a_living_one_alone() {
+fn new_server_resumes_runs_of_a_dead_server_but_not_of_a_live_one() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "600");
-    let one = Serving::start(&home, &[]);
-    let two = Serving::start(&home, &[]);
+    let one = TestServer::start(&home, &[]);
+    let two = TestServer::start(&home, &[]);
     let (left, held) = (one.begin(debate()), two.begin(debate()));
     one.kill();
-    let three = Serving::start(&home, &[]);
-    let here = |serving: &Serving<'_>, run: &str| {
+    let three = TestServer::start(&home, &[]);
+    let here = |serving: &TestServer<'_>, run: &str| {
         serving.get(&format!("/api/runs/{run}")).good()["held_here"].clone()
     };
     assert_eq!((here(&three, &left), here(&three, &held)), (json!(true), json!(false)));
     assert_eq!(here(&two, &held), true);
-    assert_eq!(two.end_of(&held)["status"], "done");
-    assert_eq!(three.end_of(&left)["status"], "done");
+    assert_eq!(two.wait_for_end(&held)["status"], "done");
+    assert_eq!(three.wait_for_end(&left)["status"], "done");
     let shown = serde_json::from_str::<Value>(&home.run(&["runs", "show", &held, "--json"]).out);
     assert_eq!(shown.unwrap()["epoch"], 1);
 }
 
 #[test]
-fn of_many_who_take_a_run_up_one_does() {
+fn concurrent_resume_requests_start_the_run_once() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     serving.post(&format!("/api/runs/{run}/cancel"), json!({})).good();
-    serving.end_of(&run);
+    serving.wait_for_end(&run);
     let request = || {
         let path = format!("{}/api/runs/{run}/resume", serving.address);
         serving.client.post(path).bearer_auth(&serving.token).send()
@@ -199,13 +201,13 @@ fn of_many_who_take_a_run_up_one_does() {
     });
     statuses.sort_unstable();
     assert_eq!((statuses[0], &statuses[1..]), (201, &[409; 19][..]));
-    assert_eq!(serving.end_of(&run)["status"], "done");
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
 
 #[test]
-fn nobody_who_is_slow_keeps_it_from_stopping() {
+fn incomplete_requests_do_not_keep_the_server_from_stopping() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "100");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     let lines = [
         "GET /api/runs HTTP/1.1\r\nHo",
@@ -224,47 +226,47 @@ fn nobody_who_is_slow_keeps_it_from_stopping() {
     drop(open);
     let shown = home.run(&["runs", "show", &run, "--json"]).out;
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["status"], "stopped", "{shown}");
-    let serving = Serving::start(&home, &[]);
-    assert_eq!(serving.end_of(&run)["status"], "done");
+    let serving = TestServer::start(&home, &[]);
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
 
 #[test]
-fn what_was_left_and_is_stopped_does_not_go_on() {
+fn run_of_a_dead_server_that_is_cancelled_is_not_resumed() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "600");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let (run, other) = (serving.begin(debate()), serving.begin(debate()));
-    let second = Serving::start(&home, &[]);
+    let second = TestServer::start(&home, &[]);
     let cancel = format!("/api/runs/{run}/cancel");
-    // Once it answers, it has seen that somebody else has both.
+    // Once the second server answers, it has seen that the first one holds both leases.
     assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "running");
     serving.kill();
     assert_eq!(second.get(&format!("/api/runs/{run}")).good()["status"], "stopped");
     let stopped = second.post(&cancel, json!({}));
     assert_eq!((stopped.status, &stopped.json()["status"]), (202, &json!("cancelled")));
-    assert_eq!(second.told(&run, None).last().unwrap().name, "run_ended");
+    assert_eq!(second.events_of(&run, None).last().unwrap().name, "run_ended");
     second.kill();
-    let serving = Serving::start(&home, &[]);
-    assert_eq!(serving.end_of(&other)["status"], "done");
+    let serving = TestServer::start(&home, &[]);
+    assert_eq!(serving.wait_for_end(&other)["status"], "done");
     assert_eq!(serving.get(&format!("/api/runs/{run}")).good()["status"], "cancelled");
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
-    assert_eq!(serving.end_of(&run)["status"], "done");
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
 }
 
 #[test]
-fn files_outside_of_what_was_allowed_are_left_alone() {
+fn work_outside_of_the_allowed_roots_is_not_resumed() {
     let home =
         crate::drafts::project().set("PATH", super::PATH).set("ASSIZE_REHEARSAL_LATENCY_MS", "200");
     let mut command = home.command(&["work", "Add --version flag to watchdog.py"]).spawn().unwrap();
     let listed =
         || serde_json::from_str::<Value>(&home.run(&["runs", "list", "--json"]).out).unwrap();
-    until("the run", || listed()[0]["id"].is_string());
+    wait_for("the run to be stored", || listed()[0]["id"].is_string());
     command.kill().unwrap();
     command.wait().unwrap();
     let run = listed()[0]["id"].as_str().unwrap().to_owned();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     serving.post(&format!("/api/runs/{run}/resume"), json!({})).refused(403);
     drop(serving);
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     assert_eq!(serving.post(&format!("/api/runs/{run}/resume"), json!({})).status, 201);
-    assert_eq!(serving.end_of(&run)["result"]["outcome"], "accepted");
+    assert_eq!(serving.wait_for_end(&run)["result"]["outcome"], "accepted");
 }

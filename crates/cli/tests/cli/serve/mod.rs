@@ -1,4 +1,4 @@
-//! The server from the built binary, met by a real HTTP client.
+//! `assize serve` from the built binary, tested with a real HTTP client.
 
 mod door;
 mod drafts;
@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use crate::Home;
 pub(crate) use crate::exec::home;
 
-/// Keeps a small warm pool, unless the test says: refills take time from the tests beside it.
+/// Sets the warm pool to one sandbox unless the test sets its size: refills slow down tests that run in parallel.
 pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
     const POOL: &str = "ASSIZE_SANDBOX_POOL";
     if !home.variables.iter().any(|(name, _)| name == POOL) {
@@ -29,8 +29,8 @@ pub(crate) fn shrink_pool(home: &Home, command: &mut std::process::Command) {
     }
 }
 
-/// A server, and somebody who has its token.
-pub(crate) struct Serving<'a> {
+/// A running server, and a client with its token.
+pub(crate) struct TestServer<'a> {
     home: &'a Home,
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -40,30 +40,30 @@ pub(crate) struct Serving<'a> {
     runtime: Runtime,
 }
 
-/// What came back.
+/// HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// It went well, and this is what it came to.
+    /// Asserts a 2xx status and returns the JSON body.
     pub(crate) fn good(self) -> Value {
         assert!((200..300).contains(&self.status), "{self:?}");
         self.json()
     }
 
-    /// It was refused with this status, in the form that all refusals have.
+    /// Asserts this status with a complete problem document, and returns the document.
     pub(crate) fn refused(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
@@ -76,25 +76,25 @@ impl Answer {
     }
 }
 
-/// One event of a stream.
+/// One server-sent event.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct StreamEvent {
     pub(crate) id: Option<u64>,
     pub(crate) name: String,
     pub(crate) data: Value,
 }
 
-/// A stream that is read as it comes.
-pub(crate) struct Stream {
+/// A stream of server-sent events that is being read.
+pub(crate) struct EventStream {
     response: Response,
     read: Vec<u8>,
     pub(crate) heartbeats: usize,
     pub(crate) retry: Option<u64>,
 }
 
-impl Stream {
+impl EventStream {
     /// The next event; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<Told> {
+    pub(crate) async fn next(&mut self) -> Option<StreamEvent> {
         loop {
             while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
                 let block: Vec<u8> = self.read.drain(..end + 2).collect();
@@ -107,11 +107,11 @@ impl Stream {
                         ("data", text) => data = Some(serde_json::from_str(text).unwrap()),
                         ("retry", number) => self.retry = Some(number.parse().unwrap()),
                         (":", _) => self.heartbeats += 1,
-                        other => panic!("a line of another kind: {other:?}"),
+                        other => panic!("unknown line in the event stream: {other:?}"),
                     }
                 }
                 if let (Some(name), Some(data)) = (name, data) {
-                    return Some(Told { id, name, data });
+                    return Some(StreamEvent { id, name, data });
                 }
             }
             match self.response.chunk().await {
@@ -121,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// Waits for a line that says nothing but that somebody is there.
+    /// Waits for a heartbeat: an empty comment line.
     pub(crate) async fn heartbeat(&mut self) {
         let before = self.heartbeats;
         while self.heartbeats == before {
@@ -132,17 +132,18 @@ impl Stream {
     }
 
     /// All events up to the end.
-    pub(crate) async fn rest(mut self) -> Vec<Told> {
+    pub(crate) async fn rest(mut self) -> Vec<StreamEvent> {
         let mut all = Vec::new();
-        while let Some(told) = self.next().await {
-            all.push(told);
+        while let Some(event) = self.next().await {
+            all.push(event);
         }
         all
     }
 }
 
-impl<'a> Serving<'a> {
-    pub(crate) fn start(home: &'a Home, more: &[&str]) -> Serving<'a> {
+impl<'a> TestServer<'a> {
+    /// Starts a server on a free port and waits until it listens.
+    pub(crate) fn start(home: &'a Home, more: &[&str]) -> TestServer<'a> {
         let mut args = vec!["serve", "--json"];
         if !more.contains(&"--listen") {
             args.extend(["--listen", "127.0.0.1:0"]);
@@ -151,24 +152,24 @@ impl<'a> Serving<'a> {
         let mut command = home.command(&args);
         shrink_pool(home, &mut command);
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        let mut said = String::new();
+        let mut report = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        while !said.ends_with("}\n") {
-            assert!(output.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+        while !report.ends_with("}\n") {
+            assert!(output.read_line(&mut report).unwrap() > 0, "the server exited: {report}");
         }
-        let said: Value = serde_json::from_str(&said).unwrap();
-        // As it is reached from here, whatever it is called elsewhere.
+        let report: Value = serde_json::from_str(&report).unwrap();
+        // The local address, even if the server's public host name is another.
         let secure = more.contains(&"--tls-cert");
         let scheme = if secure { "https" } else { "http" };
-        let address = format!("{scheme}://{}", said["listen"].as_str().unwrap());
-        let token = said["token_file"].as_str();
+        let address = format!("{scheme}://{}", report["listen"].as_str().unwrap());
+        let token = report["token_file"].as_str();
         let token = token.map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned());
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Serving {
+        TestServer {
             home,
             child,
             address,
-            link: said["link"].as_str().unwrap_or_default().to_owned(),
+            link: report["link"].as_str().unwrap_or_default().to_owned(),
             token: token.unwrap_or_default(),
             client: client().build().unwrap(),
             runtime: Runtime::new().unwrap(),
@@ -179,14 +180,14 @@ impl<'a> Serving<'a> {
         self.address.rsplit(':').next().unwrap()
     }
 
-    /// Sends a request as it is, with no token of its own.
+    /// Sends a request with exactly these headers; the token is not added.
     pub(crate) fn raw(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<reqwest::Body>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let mut request = self.client.request(method, format!("{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -195,11 +196,12 @@ impl<'a> Serving<'a> {
             let response = request.body(body).send().await.unwrap();
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
             let text = String::from_utf8_lossy(&response.bytes().await.unwrap()).into_owned();
-            Answer { status, headers, text }
+            HttpResponse { status, headers, text }
         })
     }
 
-    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+    /// Sends a request with the token and an optional JSON body.
+    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> HttpResponse {
         let token = format!("Bearer {}", self.token);
         let json = ("content-type", "application/json");
         match body {
@@ -210,31 +212,31 @@ impl<'a> Serving<'a> {
         }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> HttpResponse {
         self.ask(Method::GET, path, None)
     }
 
-    pub(crate) fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: Value) -> HttpResponse {
         self.ask(Method::POST, path, Some(body))
     }
 
-    /// Begins a run; its name.
-    pub(crate) fn begin(&self, what: Value) -> String {
-        let answer = self.post("/api/runs", what);
+    /// Starts a run and returns its id.
+    pub(crate) fn begin(&self, request: Value) -> String {
+        let answer = self.post("/api/runs", request);
         assert_eq!(answer.status, 201, "{answer:?}");
         let id = answer.json()["id"].as_str().unwrap().to_owned();
         assert_eq!(answer.header("location"), format!("/api/runs/{id}"));
         id
     }
 
-    /// What is at a path.
+    /// Gets a path and returns the body.
     pub(crate) async fn text(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.address)).bearer_auth(&self.token);
         request.send().await.unwrap().text().await.unwrap()
     }
 
-    /// Begins to follow events.
-    pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> Stream {
+    /// Opens a stream of events, after the event `last` if given.
+    pub(crate) async fn follow(&self, path: &str, last: Option<u64>) -> EventStream {
         let mut request = self.client.get(format!("{}{path}", self.address));
         request = request.bearer_auth(&self.token);
         if let Some(last) = last {
@@ -243,19 +245,19 @@ impl<'a> Serving<'a> {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Stream { response, read: Vec::new(), heartbeats: 0, retry: None }
+        EventStream { response, read: Vec::new(), heartbeats: 0, retry: None }
     }
 
-    /// All events of a run, from the beginning or after one, up to its end.
-    pub(crate) fn told(&self, run: &str, last: Option<u64>) -> Vec<Told> {
+    /// All events of a run until its end, after the event `last` if given.
+    pub(crate) fn events_of(&self, run: &str, last: Option<u64>) -> Vec<StreamEvent> {
         self.runtime.block_on(async {
             self.follow(&format!("/api/runs/{run}/events"), last).await.rest().await
         })
     }
 
-    /// Waits until a run has ended; how it stands then.
-    pub(crate) fn end_of(&self, run: &str) -> Value {
-        self.told(run, None);
+    /// Waits until a run has ended and returns its description.
+    pub(crate) fn wait_for_end(&self, run: &str) -> Value {
+        self.events_of(run, None);
         self.get(&format!("/api/runs/{run}")).good()
     }
 
@@ -263,51 +265,54 @@ impl<'a> Serving<'a> {
         self.runtime.block_on(work)
     }
 
-    /// Asks it to stop; its exit code.
+    /// Stops the server with SIGTERM and returns its exit code.
     pub(crate) fn stop(mut self) -> i32 {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
-    /// Kills it where it stands.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-impl Drop for Serving<'_> {
+impl Drop for TestServer<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it left is found by whoever comes next.
+        // The next process in this home cleans up after the server.
         let _ = self.home;
     }
 }
 
-/// Somebody who calls.
+/// HTTP client without a proxy and with a timeout of 60 s.
 pub(crate) fn client() -> ClientBuilder {
     Client::builder().no_proxy().timeout(Duration::from_secs(60))
 }
 
-/// Where interpreters are.
+/// PATH with the interpreters.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The names of events, in order, but for those that come in as many pieces as it happens.
-pub(crate) fn names(told: &[Told]) -> Vec<&str> {
-    told.iter().map(|told| told.name.as_str()).filter(|name| *name != "execution_output").collect()
+/// Names of events in order, without `execution_output`, whose number varies.
+pub(crate) fn names(events: &[StreamEvent]) -> Vec<&str> {
+    let names = events.iter().map(|event| event.name.as_str());
+    names.filter(|name| *name != "execution_output").collect()
 }
 
-/// A small consultation.
+/// Request for a small consultation.
 pub(crate) fn consult() -> Value {
     json!({"kind": "consult", "ticker": "NVDA", "rounds": 2, "moves": 1})
 }
 
+/// Request for a code run that the rehearsal model knows.
 pub(crate) fn fibonacci() -> Value {
     json!({"kind": "run", "task": "Calculate fibonacci(10)"})
 }
 
+/// Request for a debate of two rounds.
 pub(crate) fn debate() -> Value {
     json!({"kind": "debate", "document": crate::debate::MOVE, "rounds": 2})
 }

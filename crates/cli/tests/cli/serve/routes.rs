@@ -1,20 +1,20 @@
-//! Every other route.
+//! Routes of the HTTP API: runs, consultations, code execution, sandboxes, system information, MCP.
 
 use std::collections::BTreeSet;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Serving, consult, debate, fibonacci, home};
-use crate::exec::until;
+use super::{TestServer, consult, debate, fibonacci, home};
+use crate::exec::wait_for;
 
 #[test]
 fn runs_are_listed_page_by_page() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let runs: Vec<String> = (0..5).map(|_| serving.begin(fibonacci())).collect();
     let other = serving.begin(debate());
-    runs.iter().chain([&other]).for_each(|run| drop(serving.end_of(run)));
+    runs.iter().chain([&other]).for_each(|run| drop(serving.wait_for_end(run)));
     let (mut found, mut path) = (Vec::new(), "/api/runs?kind=run&limit=2&status=done".to_owned());
     loop {
         let page = serving.get(&path).good();
@@ -25,7 +25,7 @@ fn runs_are_listed_page_by_page() {
             Some(next) => path = format!("/api/runs?kind=run&limit=2&status=done&before={next}"),
             None => break,
         }
-        // What was shown may be removed in between.
+        // Removing a listed run does not disturb the paging.
         let last = found.last().unwrap();
         assert_eq!(serving.ask(Method::DELETE, &format!("/api/runs/{last}"), None).status, 204);
     }
@@ -41,23 +41,23 @@ fn runs_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
+fn run_is_cancelled_resumed_forked_exported_and_removed() {
     let home = home().set("ASSIZE_REHEARSAL_LATENCY_MS", "50");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let run = serving.begin(debate());
     let path = format!("/api/runs/{run}");
     serving.ask(Method::DELETE, &path, None).refused(409);
     serving.post(&format!("{path}/resume"), json!({})).refused(409);
     let stopped = serving.post(&format!("{path}/cancel"), json!({}));
     assert_eq!(stopped.status, 202);
-    let shown = serving.end_of(&run);
+    let shown = serving.wait_for_end(&run);
     assert_eq!(
         (&shown["status"], &shown["error"]),
-        (&json!("cancelled"), &json!("somebody stopped it"))
+        (&json!("cancelled"), &json!("cancelled by a user"))
     );
     serving.post(&format!("{path}/cancel"), json!({})).refused(409);
     assert_eq!(serving.post(&format!("{path}/resume"), json!({})).status, 201);
-    let shown = serving.end_of(&run);
+    let shown = serving.wait_for_end(&run);
     assert_eq!(shown["status"], "done", "{shown}");
     serving.post(&format!("{path}/resume"), json!({})).refused(409);
 
@@ -65,12 +65,12 @@ fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
     let fork = serving.post(&format!("{path}/fork"), fork).good();
     assert_eq!(fork["parent"], json!(run), "{fork}");
     let fork = fork["id"].as_str().unwrap().to_owned();
-    assert_eq!(serving.end_of(&fork)["status"], "done");
+    assert_eq!(serving.wait_for_end(&fork)["status"], "done");
     for (body, word) in [
         (json!({"at": "round-9"}), "round 9"),
         (json!({"at": "lunch"}), "lunch"),
         (json!({"told": {"critic": "x"}}), "at"),
-        (json!({"at": "round-1", "told": {"nobody": "x"}}), "nobody"),
+        (json!({"at": "round-1", "told": {"stranger": "x"}}), "stranger"),
         (json!({"at": "m1/round-1"}), "one move"),
         (json!({"models": {"critic": "x"}}), "models"),
     ] {
@@ -78,7 +78,7 @@ fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
         assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
     }
     let code = serving.begin(fibonacci());
-    serving.end_of(&code);
+    serving.wait_for_end(&code);
     serving.post(&format!("/api/runs/{code}/fork"), json!({})).refused(422);
 
     let export = serving.get(&format!("{path}/export"));
@@ -89,9 +89,9 @@ fn a_run_is_stopped_taken_up_forked_exported_and_removed() {
 }
 
 #[test]
-fn what_is_asked_for_twice_is_begun_once() {
+fn idempotency_key_starts_a_run_once() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let token = format!("Bearer {}", serving.token);
     let send = |path: &str, key: &str, body: &Value| {
         let headers = [
@@ -110,7 +110,7 @@ fn what_is_asked_for_twice_is_begun_once() {
     send("/api/runs", "one", &debate()).refused(422);
     assert_eq!(send("/api/runs", "two", &fibonacci()).status, 201);
     send("/api/runs", "", &fibonacci()).refused(400);
-    // Many at once, with the same: one is begun, and all hear which.
+    // Concurrent requests with the same key start one run, and all get its id.
     let ids: BTreeSet<String> = std::thread::scope(|scope| {
         let tries: Vec<_> = (0..6)
             .map(|_| {
@@ -136,9 +136,9 @@ fn what_is_asked_for_twice_is_begun_once() {
     });
     assert_eq!(ids.len(), 1, "{ids:?}");
     assert_eq!(serving.get("/api/runs").good()["runs"].as_array().unwrap().len(), 3);
-    // Also after it was killed.
+    // The key is still known after the server was killed.
     serving.kill();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let headers = [
         ("authorization", token.as_str()),
         ("content-type", "application/json"),
@@ -149,11 +149,11 @@ fn what_is_asked_for_twice_is_begun_once() {
 }
 
 #[test]
-fn a_consultation_knows_what_is_sent_or_allowed() {
+fn consultation_uses_uploaded_files_or_an_allowed_root() {
     let home = home();
     home.write("facts/income.csv", "year,revenue\n2025,1234567\n");
     home.write("nothing/x.bin", "\0");
-    let serving = Serving::start(&home, &["--root", "facts=facts", "--root", "nothing=nothing"]);
+    let serving = TestServer::start(&home, &["--root", "facts=facts", "--root", "nothing=nothing"]);
     let with = |more: Value| {
         let mut body = consult();
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -163,10 +163,10 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
         with(json!({"files": [{"name": "income.csv", "text": "year,revenue\n2025,7654321\n"}]}));
     for (body, figure) in [(sent, "7654321"), (with(json!({"root": "facts"})), "1234567")] {
         let run = serving.begin(body);
-        serving.end_of(&run);
+        serving.wait_for_end(&run);
         let raw = serving.get(&format!("/api/runs/{run}/documents/financial_data_raw.md"));
         assert!(raw.text.contains(figure), "{raw:?}");
-        // By the name in the list, by its own, and as some write a slash.
+        // A document is found by its file name and by its path, also with an encoded slash.
         let all = serving.get(&format!("/api/runs/{run}/documents")).good();
         assert!(all.to_string().contains("\"moves/m1.md\""), "{all}");
         for name in ["m1.md", "moves/m1.md", "moves%2Fm1.md"] {
@@ -183,14 +183,14 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
     let below = json!({"files": [{"name": "a", "text": "a"}, {"name": "a/b.md", "text": "b"}]});
     let problem = serving.post("/api/runs", with(below)).refused(422);
     assert!(problem["detail"].as_str().unwrap().contains("`a/b.md`"), "{problem}");
-    // Nobody drafted in it, and nothing was put there.
+    // Reading a root creates no files for drafts in it.
     assert!(!home.work().join("facts/_handoff").exists());
-    // Those who take part, with one thing changed.
+    // Personas can be read and sent back.
     let personas = serving.get("/api/personas");
     assert_eq!(personas.header("content-type"), "text/plain; charset=utf-8");
     let run = serving.begin(with(json!({"personas": personas.text})));
-    assert_eq!(serving.end_of(&run)["status"], "done");
-    serving.post("/api/runs", with(json!({"personas": "nobody = 1"}))).refused(422);
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
+    serving.post("/api/runs", with(json!({"personas": "stranger = 1"}))).refused(422);
     let estimate = serving.post("/api/estimates", consult()).good();
     assert_eq!(
         (&estimate["rehearsal"], &estimate["calls"]),
@@ -203,11 +203,11 @@ fn a_consultation_knows_what_is_sent_or_allowed() {
 }
 
 #[test]
-fn what_costs_too_much_is_asked_about() {
+fn expensive_consultation_needs_confirmation() {
     let home = home()
         .set("ANTHROPIC_API_KEY", "no-key-at-all")
         .set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let body = json!({"kind": "consult", "ticker": "NVDA"});
     let problem = serving.post("/api/runs", body).refused(402);
     assert!(problem["detail"].as_str().unwrap().contains("924 calls"), "{problem}");
@@ -215,9 +215,9 @@ fn what_costs_too_much_is_asked_about() {
 }
 
 #[test]
-fn code_is_run_and_sandboxes_stay_for_a_while() {
+fn exec_runs_code_and_named_sandboxes_last_until_the_server_stops() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let ran = serving.post(
         "/api/exec",
         json!({
@@ -234,11 +234,11 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
     );
     assert_eq!(ran["files"], json!([{"name": "out.txt", "base64": "bGVmdA=="}]), "{ran}");
     for (files, word) in [
-        (json!([{"name": "a", "text": "1"}, {"name": "a/b", "text": "2"}]), "below it"),
-        (json!([{"name": "a", "text": "1"}, {"name": "a", "text": "2"}]), "two files"),
-        (json!([{"name": "a/", "text": "1"}]), "no file here"),
-        (json!([{"name": "a//b", "text": "1"}]), "no file here"),
-        (json!([{"name": "../b", "text": "1"}]), "no file here"),
+        (json!([{"name": "a", "text": "1"}, {"name": "a/b", "text": "2"}]), "cannot contain"),
+        (json!([{"name": "a", "text": "1"}, {"name": "a", "text": "2"}]), "duplicate file name"),
+        (json!([{"name": "a/", "text": "1"}]), "invalid file name"),
+        (json!([{"name": "a//b", "text": "1"}]), "invalid file name"),
+        (json!([{"name": "../b", "text": "1"}]), "invalid file name"),
         (json!([{"name": "b"}]), "either"),
     ] {
         let run = json!({"kind": "run", "task": "Calculate fibonacci(10)", "files": files});
@@ -300,20 +300,20 @@ fn code_is_run_and_sandboxes_stay_for_a_while() {
     for wrong in [json!({"name": "../x"}), json!({"name": "x", "ttl_seconds": 0})] {
         serving.post("/api/sandboxes", wrong).refused(422);
     }
-    // What stays goes with the server.
+    // The server removes its sandboxes when it stops.
     serving.post("/api/sandboxes", json!({"name": "left"})).good();
     assert_eq!(serving.stop(), 0);
     assert_eq!(home.run(&["sandbox", "ls", "--json"]).out.trim(), "[]");
 }
 
 #[test]
-fn the_machine_and_its_figures() {
+fn sessions_system_information_attacks_and_metrics_are_served() {
     let home = home();
     home.write("mine/x.py", "");
-    let serving = Serving::start(&home, &["--root", "mine=mine"]);
+    let serving = TestServer::start(&home, &["--root", "mine=mine"]);
     let run =
         serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)", "session": "kept"}));
-    let ended = serving.end_of(&run);
+    let ended = serving.wait_for_end(&run);
     assert_eq!((&ended["spent"]["calls"], &ended["held_here"]), (&json!(1), &json!(false)));
     let sessions = serving.get("/api/sessions").good();
     assert_eq!(sessions["sessions"][0]["name"], "kept", "{sessions}");
@@ -343,25 +343,25 @@ fn the_machine_and_its_figures() {
     assert_eq!(about["cluster"], Value::Null);
     let refused = serving.get("/api/cluster").refused(404);
     assert!(refused.to_string().contains("--cluster"), "{refused}");
-    // What was kept of attacks is shown, and what cannot be read is said.
+    // Stored scorecards of attacks are shown; an unreadable file is an error.
     assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": []}));
-    let kept = "../.local/state/assize/attacks.json";
+    let file = "../.local/state/assize/attacks.json";
     let group =
         json!({"title": "Files", "blocked": 9, "escaped": 0, "not_applicable": 1, "broke": 0});
     let card = json!({"isolation": "jail", "version": "0", "at": 1, "seconds": 2.5, "groups": [group], "escaped": []});
-    home.write(kept, &json!({"jail": card}).to_string());
+    home.write(file, &json!({"jail": card}).to_string());
     assert_eq!(serving.get("/api/attacks").good(), json!({"attacks": [card]}));
-    home.write(kept, "{");
+    home.write(file, "{");
     let problem = serving.get("/api/attacks").refused(503);
     assert!(problem["hint"].as_str().unwrap().contains("attack again"), "{problem}");
-    until("the end of the run in the figures", || {
+    wait_for("the metrics to count the run", || {
         serving
             .get("/metrics")
             .text
             .contains("assize_runs_ended_total{kind=\"run\",how=\"done\"} 1\n")
     });
-    let figures = serving.get("/metrics");
-    assert!(figures.header("content-type").starts_with("text/plain; version=0.0.4"));
+    let metrics = serving.get("/metrics");
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
     for line in [
         "assize_runs_running 0",
         "assize_runs_begun_total{kind=\"run\"} 1",
@@ -371,15 +371,15 @@ fn the_machine_and_its_figures() {
         "assize_sandboxes{isolation=\"jail\"} 0",
         "assize_event_followers{of=\"runs\"} 0",
     ] {
-        assert!(figures.text.lines().any(|known| known == line), "{line}: {}", figures.text);
+        assert!(metrics.text.lines().any(|known| known == line), "{line}: {}", metrics.text);
     }
     for counted in [
         "assize_model_tokens_total{direction=\"input\"} ",
         "assize_model_tokens_total{direction=\"output\"} ",
     ] {
-        let more = figures.text.lines().filter_map(|line| line.strip_prefix(counted));
+        let more = metrics.text.lines().filter_map(|line| line.strip_prefix(counted));
         let more = more.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
-        assert!(more.sum::<f64>() > 0.0, "{counted}: {}", figures.text);
+        assert!(more.sum::<f64>() > 0.0, "{counted}: {}", metrics.text);
     }
     let document = serving.get("/api/openapi.json").good();
     assert_eq!(document["openapi"].as_str().unwrap().split('.').next(), Some("3"));
@@ -387,9 +387,9 @@ fn the_machine_and_its_figures() {
 }
 
 #[test]
-fn tools_are_served_over_http_each_with_a_token_of_its_own() {
+fn mcp_endpoints_accept_only_tokens_of_their_scope() {
     let home = crate::drafts::project().set("PATH", super::PATH);
-    let serving = Serving::start(&home, &["--root", "mine=."]);
+    let serving = TestServer::start(&home, &["--root", "mine=."]);
     let scoped = |scope: &str| {
         let made = serving.post("/api/tokens", json!({"scope": scope})).good();
         (made["token"].as_str().unwrap().to_owned(), made["path"].as_str().unwrap().to_owned())
@@ -415,7 +415,7 @@ fn tools_are_served_over_http_each_with_a_token_of_its_own() {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(answer.text.contains("\"assize\""), "{answer:?}");
         call(path, others[0], hello.clone()).refused(401);
-        // What is no message is refused like everything else.
+        // A request without a session is refused with a problem document.
         let listing = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
         assert!((400..500).contains(&call(path, good, listing.clone()).status));
         let refused = call(path, good, listing);
@@ -424,24 +424,24 @@ fn tools_are_served_over_http_each_with_a_token_of_its_own() {
         let mut long = hello.clone();
         long["params"]["clientInfo"]["name"] = json!("x".repeat(100_000));
         call(path, good, long).refused(413);
-        // And opens nothing else.
+        // A scoped token gives no access to the rest of the API.
         let token = format!("Bearer {}", others[1]);
-        for elsewhere in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
-            serving.raw(Method::GET, elsewhere, &[("authorization", &token)], "").refused(401);
+        for other_path in ["/api/runs", "/api/workspaces/mine/submissions", "/metrics"] {
+            serving.raw(Method::GET, other_path, &[("authorization", &token)], "").refused(401);
         }
     }
 }
 
 #[test]
-fn the_doctor_and_numbers_are_as_the_description_says() {
+fn doctor_and_numbers_match_the_openapi_description() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let order = serving.get("/api/doctor?offline=true").good()["order"].clone();
     assert!(
         order.as_array().is_some_and(|steps| steps.len() > 2 && steps[0] == "--provider"),
         "{order}"
     );
-    // A whole number may have a fraction of zero.
+    // A number such as `3500.0` counts as a whole number.
     let made =
         serving.post("/api/sandboxes", json!({"name": "whole", "ttl_seconds": 3500.0})).good();
     assert_eq!(made["expires"].as_u64().unwrap() - made["made"].as_u64().unwrap(), 3500, "{made}");

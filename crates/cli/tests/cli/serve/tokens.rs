@@ -1,4 +1,4 @@
-//! Scoped tokens and MCP sessions: quotas, ids of requests, listing, expiry and revocation.
+//! Scoped tokens and MCP sessions: quotas, request ids, listing, expiry, revocation; limits of requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,15 +6,15 @@ use std::net::TcpStream;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Answer, Serving, home};
-use crate::exec::until;
+use super::{HttpResponse, TestServer, home};
+use crate::exec::wait_for;
 
-/// The most sessions of one token at one address.
+/// Maximum number of sessions per token and path.
 const MAX_SESSIONS: usize = 64;
 
-/// An MCP client with a token, at one address.
+/// MCP client with a token, for one path.
 struct McpClient<'a> {
-    serving: &'a Serving<'a>,
+    serving: &'a TestServer<'a>,
     token: String,
     path: String,
 }
@@ -32,20 +32,20 @@ impl McpClient<'_> {
         headers
     }
 
-    fn send(&self, session: &str, body: &Value) -> Answer {
+    fn send(&self, session: &str, body: &Value) -> HttpResponse {
         let headers = self.headers(session);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
         self.serving.raw(Method::POST, &self.path, &headers, body.to_string())
     }
 
-    fn initialize(&self) -> Answer {
+    fn initialize(&self) -> HttpResponse {
         let client = json!({"name": "tester", "version": "1"});
         let params =
             json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         self.send("", &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}))
     }
 
-    /// Opens a session; its id.
+    /// Opens a session and returns its id.
     fn open(&self) -> String {
         let answer = self.initialize();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -56,12 +56,14 @@ impl McpClient<'_> {
     }
 }
 
-fn scoped<'a>(serving: &'a Serving<'_>, scope: &str) -> McpClient<'a> {
+/// Client with a new token of this scope.
+fn scoped<'a>(serving: &'a TestServer<'_>, scope: &str) -> McpClient<'a> {
     let made = serving.post("/api/tokens", json!({"scope": scope})).good();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     McpClient { serving, token: text("token"), path: text("path") }
 }
 
+/// Call of `run_code` with a time limit of 3 s.
 fn call(id: &Value, code: &str) -> Value {
     let arguments = json!({"code": code, "timeout_seconds": 3});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
@@ -69,9 +71,9 @@ fn call(id: &Value, code: &str) -> Value {
 }
 
 #[test]
-fn session_quota_of_one_token_leaves_room_for_others() {
+fn session_quota_and_sessions_are_separate_for_each_token() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let greedy = scoped(&serving, "code");
     let first = greedy.open();
     for _ in 1..MAX_SESSIONS {
@@ -79,18 +81,18 @@ fn session_quota_of_one_token_leaves_room_for_others() {
     }
     let problem = greedy.initialize().refused(429);
     assert!(problem["hint"].as_str().unwrap().contains("DELETE"), "{problem}");
-    // The owner and other tokens have a quota of their own.
+    // The owner's token and other tokens have separate quotas.
     let owner =
         McpClient { serving: &serving, token: serving.token.clone(), path: "/mcp/code".to_owned() };
     owner.open();
     let other = scoped(&serving, "code");
     other.open();
-    // A session is of use to its own token alone.
+    // A session can be used only with the token that opened it.
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     other.send(&first, &ping).refused(404);
     owner.send(&first, &ping).refused(404);
     assert_eq!(greedy.send(&first, &ping).status, 200);
-    // A session that ends makes room.
+    // Closing a session frees its place in the quota.
     let headers = greedy.headers(&first);
     let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let ended = serving.raw(Method::DELETE, "/mcp/code", &headers, "");
@@ -101,11 +103,11 @@ fn session_quota_of_one_token_leaves_room_for_others() {
 #[test]
 fn request_id_in_flight_is_refused_until_its_response() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let client = scoped(&serving, "code");
     let session = client.open();
     for id in [json!(7), json!("seven")] {
-        // It is stopped by its time limit, and in flight until then.
+        // The program runs, and the request is in flight, until the time limit of 3 s.
         let slow = call(&id, "import signal\nprint('first', flush=True)\nsignal.pause()");
         let quick = call(&id, "print('second')");
         let mut request = serving.client.post(format!("{}{}", serving.address, client.path));
@@ -118,7 +120,7 @@ fn request_id_in_flight_is_refused_until_its_response() {
             first
         });
         let problem = client.send(&session, &quick).refused(409);
-        assert!(problem["hint"].as_str().unwrap().contains("id of its own"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("a unique id"), "{problem}");
         let text = serving.block_on(async { first.text().await.unwrap() });
         assert!(text.contains("first") && !text.contains("second"), "{text}");
         let again = client.send(&session, &quick);
@@ -130,7 +132,7 @@ fn request_id_in_flight_is_refused_until_its_response() {
 #[test]
 fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let (kept, revoked) = (scoped(&serving, "code"), scoped(&serving, "code"));
     assert_ne!(kept.token, revoked.token);
     let listed = serving.get("/api/tokens").good();
@@ -148,7 +150,7 @@ fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
     serving.ask(Method::DELETE, &path, None).refused(404);
     revoked.initialize().refused(401);
     kept.open();
-    // The command works on the same tokens.
+    // `assize tokens` manages the same tokens.
     let out = home.run(&["tokens", "list", "--json"]).out;
     let shown: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
@@ -190,22 +192,22 @@ fn tokens_are_listed_expire_and_are_revoked_one_by_one() {
         token: short["token"].as_str().unwrap().to_owned(),
         path: "/mcp/code".to_owned(),
     };
-    until("the token has expired", || short.initialize().status == 401);
-    // A new owner's token revokes all.
+    wait_for("the token to expire", || short.initialize().status == 401);
+    // Replacing the owner's token revokes all others.
     let file = home.folder.path().join(".local/state/assize/serve.token");
     let token = kept.token.clone();
     assert_eq!(serving.stop(), 0);
     std::fs::remove_file(file).unwrap();
-    let anew = Serving::start(&home, &[]);
+    let anew = TestServer::start(&home, &[]);
     assert_eq!(anew.get("/api/tokens").good(), json!({"tokens": []}));
     let old = McpClient { serving: &anew, token, path: "/mcp/code".to_owned() };
     old.initialize().refused(401);
 }
 
 #[test]
-fn request_with_both_lengths_is_refused() {
+fn request_with_content_length_and_chunked_encoding_is_refused() {
     let home = home();
-    let serving = Serving::start(&home, &[]);
+    let serving = TestServer::start(&home, &[]);
     let address = serving.address.strip_prefix("http://").unwrap().to_owned();
     let head = format!(
         "POST /api/links HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n",
@@ -221,7 +223,7 @@ fn request_with_both_lengths_is_refused() {
         (format!("{head}{json}Content-Length: 2\r\n{close}\r\n{{}}"), "201"),
         (format!("{head}{json}{length}{chunked}\r\n{body}"), "400"),
         (format!("{head}{json}{chunked}{length}\r\n{body}"), "400"),
-        // The second on a connection, too.
+        // Also as the second request on a connection.
         (format!("{fine}{head}{chunked}{length}\r\n{body}"), "400"),
     ] {
         let mut stream = TcpStream::connect(&address).unwrap();
@@ -234,11 +236,11 @@ fn request_with_both_lengths_is_refused() {
 }
 
 #[test]
-fn sandbox_limits_of_requests_have_ceilings() {
+fn requests_cannot_exceed_the_servers_sandbox_limits() {
     let home =
         home().set("ASSIZE_SERVE_MAX_TIMEOUT_SECONDS", "60").set("ASSIZE_SERVE_MAX_MEMORY", "128M");
-    let serving = Serving::start(&home, &[]);
-    // The default is more than that.
+    let serving = TestServer::start(&home, &[]);
+    // The default memory is above this maximum, so it is lowered.
     let big = json!({"code": "print(len(b'x' * (180 << 20)))"});
     assert_eq!(serving.post("/api/exec", big).good()["out_of_memory"], true);
     for (settings, ceiling) in [
@@ -252,7 +254,7 @@ fn sandbox_limits_of_requests_have_ceilings() {
             ("/api/runs", json!({"kind": "run", "task": "x", "settings": settings})),
         ] {
             let problem = serving.post(path, body).refused(422);
-            assert!(problem["detail"].as_str().unwrap().contains("at most here"), "{problem}");
+            assert!(problem["detail"].as_str().unwrap().contains("must be at most"), "{problem}");
             assert!(problem["hint"].as_str().unwrap().contains(ceiling), "{problem}");
         }
     }

@@ -6,36 +6,39 @@ use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{Serving, home};
+use super::{TestServer, home};
 use crate::Home;
-use crate::exec::until;
-use crate::walls::with_docker;
+use crate::backends::with_docker;
+use crate::exec::wait_for;
 
+/// A home with a warm pool of this size.
 fn with_pool(size: usize) -> Home {
     home().set("ASSIZE_SANDBOX_POOL", size.to_string())
 }
 
-/// The warm pool of a backend; null, if it has none.
-fn pool(serving: &Serving<'_>, isolation: &str) -> Value {
+/// State of a backend's warm pool; null if it has none.
+fn pool(serving: &TestServer<'_>, isolation: &str) -> Value {
     let about = serving.get("/api/about").good();
     let pools = about["warm_pools"].as_array().unwrap();
     pools.iter().find(|pool| pool["isolation"] == isolation).cloned().unwrap_or_default()
 }
 
-fn full(serving: &Serving<'_>, isolation: &str) {
-    until("a full pool", || {
+/// Waits until the warm pool of a backend is full.
+fn wait_until_full(serving: &TestServer<'_>, isolation: &str) {
+    wait_for("a full pool", || {
         let pool = pool(serving, isolation);
         pool["size"].as_u64() > Some(0) && pool["idle"] == pool["size"]
     });
 }
 
-fn requests(serving: &Serving<'_>, isolation: &str) -> (u64, u64) {
+/// Hits and misses of a backend's warm pool.
+fn hits_and_misses(serving: &TestServer<'_>, isolation: &str) -> (u64, u64) {
     let pool = pool(serving, isolation);
     (pool["hits"].as_u64().unwrap(), pool["misses"].as_u64().unwrap())
 }
 
-/// Calls `run_code` over MCP; what it printed.
-fn run_code(serving: &Serving<'_>, code: &str) -> Value {
+/// Calls `run_code` over MCP and returns its structured result.
+fn run_code(serving: &TestServer<'_>, code: &str) -> Value {
     let token = format!("Bearer {}", serving.token);
     let headers = [
         ("authorization", token.as_str()),
@@ -47,8 +50,8 @@ fn run_code(serving: &Serving<'_>, code: &str) -> Value {
     };
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}});
-    let begun = send(&headers, hello);
-    let session = ("mcp-session-id", begun.header("mcp-session-id"));
+    let opened = send(&headers, hello);
+    let session = ("mcp-session-id", opened.header("mcp-session-id"));
     let headers = [headers.as_slice(), &[session]].concat();
     send(&headers, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
@@ -61,29 +64,29 @@ fn run_code(serving: &Serving<'_>, code: &str) -> Value {
 }
 
 #[test]
-fn every_kind_of_request_takes_from_the_one_warm_pool() {
+fn exec_sandboxes_mcp_and_runs_share_one_warm_pool() {
     let home = with_pool(2);
-    let serving = Serving::start(&home, &[]);
-    // Filled before the first request.
-    full(&serving, "jail");
-    assert_eq!(requests(&serving, "jail"), (0, 0));
+    let serving = TestServer::start(&home, &[]);
+    // The pool is filled before the first request.
+    wait_until_full(&serving, "jail");
+    assert_eq!(hits_and_misses(&serving, "jail"), (0, 0));
     let ran = serving.post("/api/exec", json!({"code": "print(1)"})).good();
     assert_eq!((&ran["stdout"], &ran["exit_code"]), (&json!("1\n"), &json!(0)), "{ran}");
-    assert_eq!(requests(&serving, "jail"), (1, 0));
-    full(&serving, "jail");
+    assert_eq!(hits_and_misses(&serving, "jail"), (1, 0));
+    wait_until_full(&serving, "jail");
     let named = serving.post("/api/sandboxes", json!({"name": "mine", "labels": {"a": "b"}}));
     let named = named.good();
     assert_eq!((&named["isolation"], &named["labels"]["a"]), (&json!("jail"), &json!("b")));
-    assert_eq!(requests(&serving, "jail"), (2, 0));
-    full(&serving, "jail");
+    assert_eq!(hits_and_misses(&serving, "jail"), (2, 0));
+    wait_until_full(&serving, "jail");
     let ran = run_code(&serving, "print(6 * 7)");
     assert_eq!(ran["stdout"], "42\n", "{ran}");
-    assert_eq!(requests(&serving, "jail"), (3, 0));
-    full(&serving, "jail");
-    // A run looks once what the sandbox has, and runs its program.
+    assert_eq!(hits_and_misses(&serving, "jail"), (3, 0));
+    wait_until_full(&serving, "jail");
+    // A run uses one sandbox to examine the environment and one for its program.
     let run = serving.begin(json!({"kind": "run", "task": "Calculate fibonacci(10)"}));
-    assert_eq!(serving.end_of(&run)["status"], "done");
-    let (hits, misses) = requests(&serving, "jail");
+    assert_eq!(serving.wait_for_end(&run)["status"], "done");
+    let (hits, misses) = hits_and_misses(&serving, "jail");
     assert_eq!((hits > 3, hits + misses), (true, 5), "{hits} {misses}");
     let metrics = serving.get("/metrics").text;
     for line in [
@@ -98,50 +101,50 @@ fn every_kind_of_request_takes_from_the_one_warm_pool() {
         line.strip_prefix("assize_warm_pool_refill_seconds_count{isolation=\"jail\"} ")
     });
     assert!(refills.unwrap().parse::<u64>().unwrap() >= 5, "{metrics}");
-    // No other run or backend has a pool.
+    // There is only one pool.
     assert_eq!(serving.get("/api/about").good()["warm_pools"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn request_with_other_limits_has_exactly_those_limits() {
+fn limits_of_a_request_are_enforced_with_a_warm_pool() {
     let home = with_pool(1);
-    let serving = Serving::start(&home, &[]);
-    full(&serving, "jail");
-    // Memory is built into a sandbox: another one is made.
+    let serving = TestServer::start(&home, &[]);
+    wait_until_full(&serving, "jail");
+    // The memory of a sandbox is fixed, so a new sandbox is created.
     let code = "data = bytearray(b'x' * (100 << 20)); print('had it')";
     let small = json!({"code": code, "settings": {"memory": "48M", "disk": "8M"}});
     let ran = serving.post("/api/exec", small).good();
     assert_eq!((&ran["stdout"], &ran["out_of_memory"]), (&json!(""), &json!(true)), "{ran}");
-    assert_eq!(requests(&serving, "jail"), (0, 1));
-    // Output is a limit of each execution: an idle sandbox keeps it.
+    assert_eq!(hits_and_misses(&serving, "jail"), (0, 1));
+    // The output limit belongs to the execution, so an idle sandbox can be used.
     let cut = json!({"code": "print('x' * 5000)", "settings": {"output": "1k"}});
     let ran = serving.post("/api/exec", cut).good();
     assert_eq!(ran["output_cut"], true, "{ran}");
     assert_eq!(ran["stdout"].as_str().unwrap().len(), 1024);
-    assert_eq!(requests(&serving, "jail"), (1, 1));
+    assert_eq!(hits_and_misses(&serving, "jail"), (1, 1));
     let late = json!({"code": "while True: pass", "settings": {"timeout_seconds": 0.5}});
     let ran = serving.post("/api/exec", late).good();
     assert_eq!(ran["timed_out"], true, "{ran}");
 }
 
 #[test]
-fn another_backend_has_a_warm_pool_from_its_first_use() {
+fn second_backend_gets_a_warm_pool_after_its_first_use() {
     let Some(home) = with_docker() else { return };
     let home = home.set("ASSIZE_SANDBOX_POOL", "1");
-    let serving = Serving::start(&home, &[]);
-    full(&serving, "jail");
+    let serving = TestServer::start(&home, &[]);
+    wait_until_full(&serving, "jail");
     assert_eq!(pool(&serving, "docker"), Value::Null);
     let ask = || {
         let settings = json!({"isolation": "docker"});
         serving.post("/api/exec", json!({"code": "print(1)", "settings": settings}))
     };
     assert_eq!(ask().good()["stdout"], "1\n");
-    full(&serving, "docker");
+    wait_until_full(&serving, "docker");
     assert_eq!(ask().good()["stdout"], "1\n");
-    assert!(requests(&serving, "docker").0 >= 1);
+    assert!(hits_and_misses(&serving, "docker").0 >= 1);
 }
 
-/// The processes below one, at whatever depth.
+/// All descendants of a process.
 pub(crate) fn descendants(of: i32) -> BTreeSet<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -173,28 +176,28 @@ pub(crate) fn alive(id: i32) -> bool {
 fn stopped_or_killed_server_leaves_no_idle_sandbox() {
     let home = with_pool(2);
     for signal in [Signal::TERM, Signal::KILL] {
-        let mut serving = Serving::start(&home, &[]);
-        full(&serving, "jail");
+        let mut serving = TestServer::start(&home, &[]);
+        wait_until_full(&serving, "jail");
         let server = serving.child.id().cast_signed();
         let sandboxes = descendants(server);
         assert!(sandboxes.len() >= 2, "{sandboxes:?}");
         kill_process(Pid::from_raw(server).unwrap(), signal).unwrap();
         serving.child.wait().unwrap();
-        until("the end of its sandboxes", || !sandboxes.iter().any(|id| alive(*id)));
+        wait_for("its sandboxes to end", || !sandboxes.iter().any(|id| alive(*id)));
     }
 }
 
 #[test]
-fn two_servers_have_a_pool_each() {
+fn each_server_has_its_own_warm_pool() {
     let home = with_pool(1);
-    let one = Serving::start(&home, &[]);
-    let two = Serving::start(&home, &[]);
+    let one = TestServer::start(&home, &[]);
+    let two = TestServer::start(&home, &[]);
     for serving in [&one, &two] {
-        full(serving, "jail");
+        wait_until_full(serving, "jail");
         assert_eq!(serving.post("/api/exec", json!({"code": "print(1)"})).good()["stdout"], "1\n");
     }
     assert_eq!(one.stop(), 0);
-    full(&two, "jail");
+    wait_until_full(&two, "jail");
     assert_eq!(two.post("/api/exec", json!({"code": "print(2)"})).good()["stdout"], "2\n");
-    assert_eq!(requests(&two, "jail"), (2, 0));
+    assert_eq!(hits_and_misses(&two, "jail"), (2, 0));
 }

@@ -1,5 +1,4 @@
-//! What a company has filed, as EDGAR's `companyfacts` has it: every number of every filing, again and
-//! again, under many names.
+//! Facts of EDGAR's `companyfacts`: every number of every filing, with repetitions and under changing names.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ pub(crate) struct CompanyFacts {
     pub(crate) cik: u64,
     #[serde(rename = "entityName", default)]
     pub(crate) entity_name: String,
-    /// By taxonomy, then by concept.
+    /// Facts by taxonomy, then by concept.
     #[serde(default)]
     facts: BTreeMap<String, BTreeMap<String, Concept>>,
 }
@@ -29,7 +28,7 @@ struct Concept {
 /// One number of one filing.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Fact {
-    /// None for what holds on a day.
+    /// `None` for a value on one day, such as in a balance sheet.
     #[serde(default)]
     pub(crate) start: Option<Date>,
     pub(crate) end: Date,
@@ -42,18 +41,18 @@ pub(crate) struct Fact {
     pub(crate) filed: Date,
 }
 
-/// How long what a fact is about took.
+/// Length of the period of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Span {
     Day,
     Quarter,
-    /// Six or nine months from the beginning of a fiscal year: what cash flows are filed for.
+    /// Six or nine months from the start of a fiscal year, as filed for cash flows.
     YearToDate,
     Year,
 }
 
 impl Fact {
-    /// `None` for what is neither: a stub period after a change of the fiscal year, and the like.
+    /// `None` for any other length, such as a stub period after a change of the fiscal year.
     pub(crate) fn span(&self) -> Option<Span> {
         let Some(start) = self.start else { return Some(Span::Day) };
         let days = start.until(self.end).ok()?.get_days() + 1;
@@ -67,14 +66,14 @@ impl Fact {
     }
 }
 
-/// The numbers of one concept, each period once.
+/// Values of one concept, one per period.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
-    /// Such as `us-gaap:Revenues`.
+    /// Concept with its taxonomy, such as `us-gaap:Revenues`.
     pub(crate) concept: String,
-    /// Such as `USD` or `USD/shares`.
+    /// Unit, such as `USD` or `USD/shares`.
     pub(crate) unit: String,
-    /// By start and end; the latest filing of each, and what it was before if that was another.
+    /// By start and end: the latest filing, and the earlier value if it differs.
     pub(crate) facts: BTreeMap<(Option<Date>, Date), (Fact, Option<Decimal>)>,
 }
 
@@ -83,7 +82,7 @@ impl Series {
         self.facts.keys().map(|(_, end)| *end).max()
     }
 
-    /// The facts of one span, by their end.
+    /// Facts with periods of this length, by their end.
     pub(crate) fn of(&self, span: Span) -> BTreeMap<Date, &(Fact, Option<Decimal>)> {
         let facts = self.facts.values().filter(|(fact, _)| fact.span() == Some(span));
         facts.map(|fact| (fact.0.end, fact)).collect()
@@ -91,13 +90,13 @@ impl Series {
 }
 
 impl CompanyFacts {
-    /// Whether there is anything to read.
+    /// Whether there are no financial facts.
     pub(crate) fn is_empty(&self) -> bool {
         self.facts.iter().all(|(taxonomy, concepts)| taxonomy == "dei" || concepts.is_empty())
     }
 
-    /// The series of the first of some concepts that goes on the longest: companies change the name under
-    /// which they file the same thing.
+    /// The series of the concept with the latest value; the first of several. Companies change the concept under
+    /// which they file the same measure.
     pub(crate) fn series(&self, names: &[&str]) -> Option<Series> {
         let mut best: Option<Series> = None;
         for name in names {
@@ -105,7 +104,7 @@ impl CompanyFacts {
             let Some(found) = self.facts.get(taxonomy).and_then(|all| all.get(concept)) else {
                 continue;
             };
-            // The unit that most is filed in: some file a few numbers in another currency as well.
+            // The most used unit, as some companies also file a few numbers in another currency.
             let most = found.units.iter().max_by_key(|(_, facts)| facts.len());
             let Some((unit, facts)) = most else { continue };
             let series = read(name, unit, facts);
@@ -121,7 +120,7 @@ impl CompanyFacts {
     }
 }
 
-/// Every period once: what was filed last counts, and what it was before is remembered if it was another.
+/// Keeps the latest filing of each period, with the earlier value if it differs.
 fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     let mut by_period: BTreeMap<(Option<Date>, Date), Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
@@ -140,7 +139,7 @@ fn read(concept: &str, unit: &str, facts: &[Fact]) -> Series {
     }
 }
 
-/// Whether two values are not the same but for how they were rounded: they differ by more than one in a thousand.
+/// Whether two values differ by more than rounding, that is, by more than one in a thousand.
 fn differs(one: Decimal, other: Decimal) -> bool {
     let apart = one.checked_sub(other);
     apart.is_none_or(|apart| apart.abs() > one.abs().max(other.abs()) / Decimal::ONE_THOUSAND)

@@ -1,14 +1,14 @@
-//! What a company has told its owners lately: the list of its filings.
+//! Recent filings of a company.
 
 use jiff::civil::Date;
 use serde::Deserialize;
 
-/// The most filings that are shown.
-const MOST: usize = 40;
+/// Maximum number of filings shown.
+const MAX_FILINGS: usize = 40;
 
-/// EDGAR's `submissions`: who the company is, and what it has filed.
+/// EDGAR's `submissions`: company details and the list of filings.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Submissions {
+pub(crate) struct EdgarSubmissions {
     #[serde(rename = "sicDescription", default)]
     pub(crate) industry: String,
     #[serde(rename = "fiscalYearEnd", default)]
@@ -25,7 +25,7 @@ struct Filings {
     recent: Columns,
 }
 
-/// A table by its columns, as they send it.
+/// The list of filings, by column, as the SEC sends it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Columns {
@@ -36,18 +36,18 @@ struct Columns {
     items: Vec<String>,
 }
 
-/// Something that was filed.
+/// One filing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filing {
     pub(crate) filed: Date,
     pub(crate) form: String,
     pub(crate) accession: String,
-    /// What it is about, in words.
+    /// Description of the filing.
     pub(crate) about: String,
 }
 
-impl Submissions {
-    /// The latest first; what owners and officers do with their own shares is only counted.
+impl EdgarSubmissions {
+    /// Filings, the latest first, and the number of insider reports on their own shares, which are not listed.
     pub(crate) fn recent(&self) -> (Vec<Filing>, usize) {
         let Columns { accession_number, filing_date, report_date, form, items } =
             &self.filings.recent;
@@ -67,7 +67,7 @@ impl Submissions {
             filings.push(Filing { filed, form, accession: accession.clone(), about });
         }
         filings.sort_by(|a, b| (b.filed, &b.accession).cmp(&(a.filed, &a.accession)));
-        filings.truncate(MOST);
+        filings.truncate(MAX_FILINGS);
         (filings, own_shares)
     }
 }
@@ -87,7 +87,7 @@ fn describe(form: &str, items: &str, period: &str) -> String {
     format!("{what}{amended}{period}{items}")
 }
 
-/// What a form is, or what an item of a current report is about.
+/// Description of a form, or of an item of a current report.
 fn named(name: &str) -> Option<&'static str> {
     let mut lines = include_str!("../../../data/filings.txt").lines();
     lines.find_map(|line| {
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filings_are_told_in_words_the_latest_first() {
-        let submissions: Submissions = serde_json::from_value(serde_json::json!({
+    fn filings_are_described_the_latest_first() {
+        let submissions: EdgarSubmissions = serde_json::from_value(serde_json::json!({
             "name": "Crust Inc.",
             "filings": {"recent": {
                 "accessionNumber": ["a-1", "a-2", "a-3", "a-4"],
@@ -114,10 +114,10 @@ mod tests {
         }))
         .unwrap();
         let (filings, own_shares) = submissions.recent();
-        let told: Vec<String> =
+        let described: Vec<String> =
             filings.iter().map(|one| format!("{} {} {}", one.filed, one.form, one.about)).collect();
         assert_eq!(
-            told,
+            described,
             [
                 "2022-10-24 10-Q/A quarterly report, amended, for the time to 2022-09-30",
                 "2022-10-19 8-K current report: results of operations; directors or officers came or left",

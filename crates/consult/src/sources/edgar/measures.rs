@@ -1,4 +1,4 @@
-//! Growth, margins, leverage and cash flow, computed from what was filed: no model does arithmetic.
+//! Growth, margins, leverage and cash flow, computed from filed facts, so that no model does arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -7,65 +7,65 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive as _;
 
 use super::facts::{CompanyFacts, Fact, Series, Span};
-use crate::sources::figure::{Figure, Period, Source, Unit};
+use crate::sources::figure::{Figure, FigurePeriod, FigureSource, FigureUnit};
 
-/// How many years and quarters are shown.
+/// Number of years and quarters shown.
 const YEARS: usize = 4;
 const QUARTERS: usize = 5;
 
-/// What is read, by the names under which it may have been filed, and the order in which it is shown.
+/// Measures with the concepts they may be filed under, and the order in which they are shown.
 const DATA: &str = include_str!("../../../data/figures.txt");
 
-/// The lines of one kind: `flow`, `stock` or `show`.
+/// Lines of one kind: `flow`, `stock` or `show`.
 fn lines(kind: &str) -> impl Iterator<Item = &'static str> {
     let own = move |line: &'static str| line.split_once(" | ").filter(|(of, _)| *of == kind);
     DATA.lines().filter_map(own).map(|(_, rest)| rest)
 }
 
-/// The figures of a kind, each with its concepts.
+/// Measures of a kind, each with its concepts.
 fn concepts(kind: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let named = lines(kind).filter_map(|line| line.split_once(" | "));
     named.map(|(name, concepts)| (name, concepts.split(' ').collect())).collect()
 }
 
-/// What was borrowed for long, with or without the part of it that is due within a year.
+/// Measure of long-term debt that may or may not include the part due within a year.
 pub(super) const DEBT: &str = "long-term debt, with or without what is due";
 
 const EARNINGS_PER_SHARE: &str = "earnings per share";
 
-/// Figures of a company, and what could not be found.
+/// Figures of a company, and the measures that were not found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measures {
     pub(crate) figures: Vec<Figure>,
     pub(crate) missing: Vec<String>,
 }
 
-/// All that can be said in numbers.
+/// Extracts and computes all figures.
 pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
-    let mut book = Book::default();
+    let mut table = FigureTable::default();
     let (flows, stocks) = (concepts("flow"), concepts("stock"));
     for (name, concepts) in &flows {
         if let Some(series) = facts.series(concepts) {
-            book.read_flow(name, &series);
+            table.read_flow(name, &series);
             if *name == EARNINGS_PER_SHARE {
-                book.undo_splits(&splits(&series));
+                table.undo_splits(&splits(&series));
             }
         }
     }
     for (name, concepts) in &stocks {
         if let Some(series) = facts.series(concepts) {
-            book.read_stock(name, &series);
+            table.read_stock(name, &series);
         }
     }
-    book.derive();
-    let wanted = flows.iter().chain(&stocks).map(|(name, _)| *name);
-    let has = |name: &str| book.figures.keys().any(|(other, _)| other == name);
+    table.derive();
+    let expected = flows.iter().chain(&stocks).map(|(name, _)| *name);
+    let has = |name: &str| table.figures.keys().any(|(other, _)| other == name);
     let is_debt = |name: &str| name.contains("debt") && has("debt");
-    let missing = wanted.filter(|name| !has(name) && !is_debt(name));
+    let missing = expected.filter(|name| !has(name) && !is_debt(name));
     let missing = missing.map(str::to_owned).collect();
-    book.keep_the_latest();
-    let mut figures: Vec<Figure> = book.figures.into_values().collect();
-    // As statements have them, with what follows from a line right below it.
+    table.keep_latest();
+    let mut figures: Vec<Figure> = table.figures.into_values().collect();
+    // In the order of financial statements, growth below its measure.
     let place = |figure: &Figure| {
         let base = figure.name.strip_suffix(" growth").unwrap_or(&figure.name);
         lines("show").position(|name| name == base).unwrap_or(usize::MAX)
@@ -76,26 +76,26 @@ pub(crate) fn measure(facts: &CompanyFacts) -> Measures {
 
 /// Figures by name and period.
 #[derive(Default)]
-struct Book {
-    figures: BTreeMap<(String, Period), Figure>,
+struct FigureTable {
+    figures: BTreeMap<(String, FigurePeriod), Figure>,
 }
 
-impl Book {
+impl FigureTable {
     fn read_flow(&mut self, name: &str, series: &Series) {
         for (end, fact) in series.of(Span::Year) {
-            self.put_fact(name, Period::Year(end), series, fact);
+            self.put_fact(name, FigurePeriod::Year(end), series, fact);
         }
         for (end, fact) in series.of(Span::Quarter) {
-            self.put_fact(name, Period::Quarter(end), series, fact);
+            self.put_fact(name, FigurePeriod::Quarter(end), series, fact);
         }
-        // What is for each share does not add up over the year.
+        // Values per share do not add up over the year.
         if !series.unit.ends_with("/shares") {
             self.complete_quarters(name, series);
         }
     }
 
-    /// Quarters that were only filed as part of a longer time: the fourth, which is in the year, and those
-    /// of cash flows, which are filed from the beginning of the year.
+    /// Computes quarters that were only filed as part of a longer period: the fourth, which is part of the year, and
+    /// those of cash flows, which are filed from the start of the year.
     fn complete_quarters(&mut self, name: &str, series: &Series) {
         let spans = [Span::Quarter, Span::YearToDate, Span::Year];
         let long = |fact: &Fact| fact.span().is_some_and(|span| spans.contains(&span));
@@ -110,7 +110,7 @@ impl Book {
             for pair in ends.windows(2) {
                 let [(before, shorter), (end, longer)] = pair else { continue };
                 let days = before.until(**end).map_or(0, |span| span.get_days());
-                let period = Period::Quarter(**end);
+                let period = FigurePeriod::Quarter(**end);
                 let known = self.figures.contains_key(&(name.to_owned(), period));
                 if !(80..=100).contains(&days) || known {
                     continue;
@@ -131,14 +131,14 @@ impl Book {
 
     fn read_stock(&mut self, name: &str, series: &Series) {
         for (end, fact) in series.of(Span::Day) {
-            self.put_fact(name, Period::Day(end), series, fact);
+            self.put_fact(name, FigurePeriod::Day(end), series, fact);
         }
     }
 
     fn put_fact(
         &mut self,
         name: &str,
-        period: Period,
+        period: FigurePeriod,
         series: &Series,
         fact: &(Fact, Option<Decimal>),
     ) {
@@ -148,7 +148,7 @@ impl Book {
             period,
             value: fact.value,
             unit: unit_of(&series.unit),
-            source: Source::Filed {
+            source: FigureSource::Filed {
                 form: fact.form.clone(),
                 accession: fact.accession.clone(),
                 filed: fact.filed,
@@ -163,25 +163,30 @@ impl Book {
         self.figures.insert((figure.name.clone(), figure.period), figure);
     }
 
-    fn get(&self, name: &str, period: Period) -> Option<Decimal> {
+    fn get(&self, name: &str, period: FigurePeriod) -> Option<Decimal> {
         self.figures.get(&(name.to_owned(), period)).map(|figure| figure.value)
     }
 
-    /// Two figures of a period that are in the same unit.
-    fn pair(&self, period: Period, one: &str, other: &str) -> Option<(Decimal, Decimal, Unit)> {
+    /// Two figures of a period, if they have the same unit.
+    fn pair(
+        &self,
+        period: FigurePeriod,
+        one: &str,
+        other: &str,
+    ) -> Option<(Decimal, Decimal, FigureUnit)> {
         let find = |name: &str| self.figures.get(&(name.to_owned(), period));
         let (one, other) = (find(one)?, find(other)?);
         (one.unit == other.unit).then(|| (one.value, other.value, one.unit.clone()))
     }
 
-    fn periods(&self, wanted: fn(Period) -> bool) -> Vec<Period> {
+    fn periods(&self, wanted: fn(FigurePeriod) -> bool) -> Vec<FigurePeriod> {
         let all = self.figures.keys().map(|(_, period)| *period).filter(|period| wanted(*period));
-        let all: std::collections::BTreeSet<Period> = all.collect();
+        let all: std::collections::BTreeSet<FigurePeriod> = all.collect();
         all.into_iter().collect()
     }
 
     fn derive(&mut self) {
-        let flows = self.periods(|period| !matches!(period, Period::Day(_)));
+        let flows = self.periods(|period| !matches!(period, FigurePeriod::Day(_)));
         for period in flows {
             if self.get("gross profit", period).is_none() {
                 self.combine(
@@ -200,17 +205,17 @@ impl Book {
                 ("free cash flow margin", "free cash flow"),
                 ("research and development share", "research and development"),
             ] {
-                self.ratio(name, period, (part, "revenue"), Unit::Percent);
+                self.ratio(name, period, (part, "revenue"), FigureUnit::Percent);
             }
             let parts = ("operating income", "interest expense");
-            self.ratio("interest coverage", period, parts, Unit::Times);
+            self.ratio("interest coverage", period, parts, FigureUnit::Times);
             for name in
                 ["revenue", "gross profit", "operating income", "net income", "free cash flow"]
             {
                 self.growth(name, period);
             }
         }
-        for period in self.periods(|period| matches!(period, Period::Day(_))) {
+        for period in self.periods(|period| matches!(period, FigurePeriod::Day(_))) {
             self.combine(
                 "debt",
                 period,
@@ -218,7 +223,7 @@ impl Book {
                 Decimal::checked_add,
             );
             if self.get("debt", period).is_none() {
-                self.take_debt(period);
+                self.estimate_debt(period);
             }
             self.combine("net cash", period, ("cash", "debt"), Decimal::checked_sub);
             for (name, part, whole) in [
@@ -226,14 +231,14 @@ impl Book {
                 ("debt to equity", "debt", "equity"),
                 ("current ratio", "current assets", "current liabilities"),
             ] {
-                self.ratio(name, period, (part, whole), Unit::Times);
+                self.ratio(name, period, (part, whole), FigureUnit::Times);
             }
         }
     }
 
-    /// Where its two parts were not both filed as such. Some file what is due within a year as part of what
-    /// they call long-term debt, and some beside it: together they are the most that it can be.
-    fn take_debt(&mut self, period: Period) {
+    /// Estimates debt if its two parts were not both filed. Some companies include debt due within a year in
+    /// long-term debt and some do not: the sum is the upper bound.
+    fn estimate_debt(&mut self, period: FigurePeriod) {
         self.combine("debt", period, (DEBT, "debt due within a year"), Decimal::checked_add);
         let alone = ["long-term debt", DEBT].into_iter().find_map(|name| {
             self.figures.get(&(name.to_owned(), period)).map(|figure| (name, figure.clone()))
@@ -244,16 +249,18 @@ impl Book {
         }
     }
 
-    /// What was filed for each share before a split, as it would be after it.
+    /// Adjusts earnings per share filed before a share split.
     fn undo_splits(&mut self, splits: &[(u32, Date)]) {
         let own = self.figures.values_mut().filter(|figure| figure.name == EARNINGS_PER_SHARE);
         for figure in own {
-            let Source::Filed { filed, form, accession, .. } = &figure.source else { continue };
+            let FigureSource::Filed { filed, form, accession, .. } = &figure.source else {
+                continue;
+            };
             let later = splits.iter().filter(|(_, day)| filed < day);
             let by: u32 = later.map(|(by, _)| by).product();
             let is_split = |before: Decimal| split_of(before, figure.value).is_some();
             if figure.restated_from.is_some_and(is_split) {
-                // That is no other view of what was earned.
+                // A split is not a restatement.
                 figure.restated_from = None;
             }
             if by > 1 {
@@ -262,16 +269,16 @@ impl Book {
                     figure
                 );
                 figure.value /= Decimal::from(by);
-                figure.source = Source::Computed { from };
+                figure.source = FigureSource::Computed { from };
             }
         }
     }
 
-    /// One figure out of two of the same period.
+    /// Computes a figure from two others of the same period.
     fn combine(
         &mut self,
         name: &str,
-        period: Period,
+        period: FigurePeriod,
         (one, other): (&str, &str),
         how: fn(Decimal, Decimal) -> Option<Decimal>,
     ) {
@@ -281,18 +288,24 @@ impl Book {
         self.put_computed(name, period, value, unit, from);
     }
 
-    fn ratio(&mut self, name: &str, period: Period, (part, whole): (&str, &str), unit: Unit) {
+    fn ratio(
+        &mut self,
+        name: &str,
+        period: FigurePeriod,
+        (part, whole): (&str, &str),
+        unit: FigureUnit,
+    ) {
         let pair = self.pair(period, part, whole);
-        // Of nothing, or of less than nothing, there is no share.
+        // A ratio to zero or to a negative value has no meaning.
         let Some((a, b, _)) = pair.filter(|(_, b, _)| *b > Decimal::ZERO) else { return };
         let Some(value) = a.checked_div(b) else { return };
         self.put_computed(name, period, value, unit, format!("{part} by {whole}"));
     }
 
-    /// Against the same time a year before.
-    fn growth(&mut self, name: &str, period: Period) {
+    /// Growth against the same period a year earlier.
+    fn growth(&mut self, name: &str, period: FigurePeriod) {
         let earlier = self.figures.keys().filter(|(other, _)| other == name).map(|(_, one)| *one);
-        let is_a_year_before = |one: &Period| {
+        let is_a_year_before = |one: &FigurePeriod| {
             let same = std::mem::discriminant(one) == std::mem::discriminant(&period);
             let days = one.end().until(period.end()).map_or(0, |span| span.get_days());
             same && (355..=378).contains(&days)
@@ -301,23 +314,23 @@ impl Book {
         let (Some(then), Some(now)) = (self.get(name, before), self.get(name, period)) else {
             return;
         };
-        // From a loss, growth in percent says nothing.
+        // Growth from a loss has no meaning in percent.
         if then <= Decimal::ZERO {
             return;
         }
-        // Subtracted first, so that only the division rounds.
+        // Subtracts first, so that only the division rounds.
         let change = now.checked_sub(then).and_then(|change| change.checked_div(then));
         let Some(change) = change else { return };
         let from = format!("{name}, {period} against {before}");
-        self.put_computed(&format!("{name} growth"), period, change, Unit::Percent, from);
+        self.put_computed(&format!("{name} growth"), period, change, FigureUnit::Percent, from);
     }
 
     fn put_computed(
         &mut self,
         name: &str,
-        period: Period,
+        period: FigurePeriod,
         value: Decimal,
-        unit: Unit,
+        unit: FigureUnit,
         from: String,
     ) {
         self.put(Figure {
@@ -325,30 +338,30 @@ impl Book {
             period,
             value,
             unit,
-            source: Source::Computed { from },
+            source: FigureSource::Computed { from },
             as_of: period.end(),
             restated_from: None,
         });
     }
 
-    /// The last years, the last quarters, and the days on which they ended.
-    fn keep_the_latest(&mut self) {
-        let latest = |mut periods: Vec<Period>, count: usize| {
+    /// Keeps the latest years and quarters, and the days on which they ended.
+    fn keep_latest(&mut self) {
+        let latest = |mut periods: Vec<FigurePeriod>, count: usize| {
             periods.sort_by_key(|period| std::cmp::Reverse(period.end()));
             periods.truncate(count);
             periods
         };
-        let revenue_or_any = |wanted: fn(Period) -> bool| {
-            let of = |name: &str| -> Vec<Period> {
+        let revenue_or_any = |wanted: fn(FigurePeriod) -> bool| {
+            let of = |name: &str| -> Vec<FigurePeriod> {
                 let own = self.figures.keys().filter(|(other, _)| other == name);
                 own.map(|(_, period)| *period).filter(|period| wanted(*period)).collect()
             };
             let revenue = of("revenue");
             if revenue.is_empty() { of("net income") } else { revenue }
         };
-        let years = latest(revenue_or_any(|period| matches!(period, Period::Year(_))), YEARS);
+        let years = latest(revenue_or_any(|period| matches!(period, FigurePeriod::Year(_))), YEARS);
         let quarters =
-            latest(revenue_or_any(|period| matches!(period, Period::Quarter(_))), QUARTERS);
+            latest(revenue_or_any(|period| matches!(period, FigurePeriod::Quarter(_))), QUARTERS);
         let ends = years.iter().chain(&quarters).map(|period| period.end());
         let mut ends: std::collections::BTreeSet<Date> = ends.collect();
         if ends.is_empty() {
@@ -356,15 +369,14 @@ impl Book {
             ends.extend(days);
         }
         self.figures.retain(|(_, period), _| match period {
-            Period::Year(_) => years.contains(period),
-            Period::Quarter(_) => quarters.contains(period),
-            Period::Day(day) => ends.contains(day),
+            FigurePeriod::Year(_) => years.contains(period),
+            FigurePeriod::Quarter(_) => quarters.contains(period),
+            FigurePeriod::Day(day) => ends.contains(day),
         });
     }
 }
 
-/// The splits of shares that restated earnings tell of: into how many, and the day of the first filing that
-/// counts so.
+/// Share splits implied by restated earnings: the factor, and the date of the first filing that applies it.
 fn splits(series: &Series) -> Vec<(u32, Date)> {
     let mut splits: BTreeMap<u32, Date> = BTreeMap::new();
     for (fact, before) in series.facts.values() {
@@ -376,10 +388,10 @@ fn splits(series: &Series) -> Vec<(u32, Date)> {
     splits.into_iter().collect()
 }
 
-/// Into how many each share was split, if that is what tells two values of one period apart.
+/// The split factor, if a split explains the difference of two values for one period.
 fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
     let size = after.abs();
-    // Both are rounded to cents, so that a few cents tell nothing.
+    // Both values are rounded to cents, so small ones are not precise enough.
     if size < Decimal::new(2, 1) {
         return None;
     }
@@ -389,10 +401,10 @@ fn split_of(before: Decimal, after: Decimal) -> Option<u32> {
     (near && (Decimal::TWO..=Decimal::from(50)).contains(&whole)).then(|| whole.to_u32()).flatten()
 }
 
-fn unit_of(unit: &str) -> Unit {
+fn unit_of(unit: &str) -> FigureUnit {
     match unit.strip_suffix("/shares") {
-        Some(currency) => Unit::MoneyPerShare(currency.to_owned()),
-        None if unit == "shares" || unit == "pure" => Unit::Count,
-        None => Unit::Money(unit.to_owned()),
+        Some(currency) => FigureUnit::MoneyPerShare(currency.to_owned()),
+        None if unit == "shares" || unit == "pure" => FigureUnit::Count,
+        None => FigureUnit::Money(unit.to_owned()),
     }
 }

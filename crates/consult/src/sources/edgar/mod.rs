@@ -1,7 +1,6 @@
-//! What companies have filed with the SEC: facts, filings, and who a ticker is.
+//! SEC EDGAR client: tickers, facts and filings of companies.
 //!
-//! Everything that is fetched is kept in a folder under plain names, so that files which somebody put there
-//! serve as well, without a network.
+//! Responses are cached in a folder under plain names, so that files the user puts there work without a network.
 
 mod facts;
 mod filings;
@@ -19,64 +18,62 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use facts::CompanyFacts;
-use filings::Submissions;
+use filings::EdgarSubmissions;
 use tickers::Tickers;
 
 use super::files::read_plain;
-use super::{Document, Gathered, table};
+use super::{GatheredData, SourceDocument, table};
 use crate::ticker::Ticker;
 use assize_types::text::{is_invisible, one_line, shorten};
 
-/// How long what was fetched is good for.
-const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a cached response is fresh.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// They ask for no more than ten requests a second.
-const BETWEEN: Duration = Duration::from_millis(110);
+/// Delay between requests: the SEC allows at most ten per second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(110);
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest answer: the facts of the largest companies have some ten megabytes.
-const LARGEST: usize = 64 << 20;
+/// Maximum size of a response. The facts of the largest companies take some ten megabytes.
+const MAX_RESPONSE: usize = 64 << 20;
 
-/// How old the latest figures may be, in days, before that is worth a word.
-const STALE: i32 = 200;
+/// Age of the latest figures, in days, from which a note is added.
+const STALE_DAYS: i32 = 200;
 
-/// Where to ask, and where answers are kept.
+/// EDGAR client with its cache.
 #[derive(Debug, Clone)]
 pub struct Edgar {
-    /// In place of the SEC's own two.
+    /// Replaces both servers of the SEC.
     pub base_url: Option<String>,
-    /// Who asks: the SEC wants to know. Without it only what is kept already is used.
+    /// Name and email sent to the SEC, which requires them. If unset, only the cache is used.
     pub contact: Option<String>,
     pub folder: PathBuf,
-    /// By which figures are old or not.
+    /// Current date, to compute the age of figures.
     pub today: Date,
 }
 
-/// Why the SEC's answer cannot be used.
+/// Error of the EDGAR client.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EdgarError {
     #[error(
-        "`{file}` is not in `{folder}`, and the SEC wants to know who asks, but no contact is set"
+        "`{file}` is not in `{folder}` and cannot be downloaded: the SEC requires a contact, and none is set"
     )]
     NoContact { file: String, folder: PathBuf },
-    #[error("the SEC cannot be reached: {0}")]
+    #[error("cannot reach the SEC: {0}")]
     Unreachable(String),
-    #[error("the SEC answered {0}")]
+    #[error("the SEC returned HTTP {0}")]
     Status(u16),
     #[error(
-        "`{0}` is a page instead of data, which the SEC answers with when it is asked too often"
+        "`{0}` is an HTML page instead of data, as the SEC sends when its rate limit is exceeded"
     )]
     Page(String),
-    #[error("the SEC's answer on `{0}` is empty")]
+    #[error("the SEC's response for `{0}` is empty")]
     Empty(String),
-    #[error(
-        "the SEC's answer on `{what}` cannot be read, as if a part of it were missing: {reason}"
-    )]
+    #[error("the SEC's response for `{what}` is invalid or truncated: {reason}")]
     Broken { what: String, reason: String },
-    #[error("the folder `{folder}` for the SEC's answers cannot be used: {reason}")]
+    #[error("cannot use the cache folder `{folder}` for the SEC's responses: {reason}")]
     Folder { folder: PathBuf, reason: String },
-    #[error("no company has the ticker {ticker}{}", or_near(.near))]
+    #[error("unknown ticker {ticker}{}", or_near(.near))]
     Unknown { ticker: Ticker, near: Vec<String> },
 }
 
@@ -93,26 +90,26 @@ fn or_near(near: &[String]) -> String {
     }
 }
 
-/// A company that is known by its ticker.
+/// A listed company.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Company {
+pub struct EdgarCompany {
     pub cik: u64,
     pub name: String,
 }
 
-/// An answer, and how old it is if it is not new.
-struct Kept {
+/// A cached or new response.
+struct Cached {
     text: String,
-    /// Why an old one had to do.
+    /// Note, if an outdated response had to be used.
     old: Option<String>,
 }
 
 impl Edgar {
-    /// Which company a ticker is.
+    /// Looks up a company by its ticker.
     ///
     /// # Errors
-    /// [`EdgarError::Unknown`] when there is a list and the ticker is not on it; else there is no list.
-    pub async fn resolve(&self, ticker: &Ticker) -> Result<Company, EdgarError> {
+    /// [`EdgarError::Unknown`] if the ticker is not in the SEC's list; any other error if there is no list.
+    pub async fn resolve(&self, ticker: &Ticker) -> Result<EdgarCompany, EdgarError> {
         let list = self.fetch("company_tickers.json", "www", "files/company_tickers.json").await?;
         let tickers = Tickers::read(&list.text)
             .map_err(|error| EdgarError::broken("company_tickers.json", error))?;
@@ -120,23 +117,24 @@ impl Edgar {
             return Err(EdgarError::Empty("company_tickers.json".to_owned()));
         }
         match tickers.find(ticker) {
-            Some(found) => Ok(Company { cik: found.cik, name: found.title.clone() }),
+            Some(found) => Ok(EdgarCompany { cik: found.cik, name: found.title.clone() }),
             None => Err(EdgarError::Unknown { ticker: ticker.clone(), near: tickers.near(ticker) }),
         }
     }
 
-    /// Facts and filings of a company.
+    /// Downloads facts and filings of a company.
     ///
     /// # Errors
-    /// When its facts cannot be had. Without its filings there is still something to say.
-    pub async fn gather(&self, company: &Company) -> Result<Gathered, EdgarError> {
+    /// If there are no facts. Missing filings only add a note.
+    pub async fn gather(&self, company: &EdgarCompany) -> Result<GatheredData, EdgarError> {
         let cik = format!("CIK{:010}", company.cik);
         let mut notes = Vec::new();
         let name = format!("companyfacts-{cik}.json");
-        let kept = self.fetch(&name, "data", &format!("api/xbrl/companyfacts/{cik}.json")).await?;
-        notes.extend(kept.old);
+        let cached =
+            self.fetch(&name, "data", &format!("api/xbrl/companyfacts/{cik}.json")).await?;
+        notes.extend(cached.old);
         let facts: CompanyFacts =
-            serde_json::from_str(&kept.text).map_err(|error| EdgarError::broken(&name, error))?;
+            serde_json::from_str(&cached.text).map_err(|error| EdgarError::broken(&name, error))?;
         if facts.cik != company.cik {
             let reason = format!("it is about another company, {}", facts.cik);
             return Err(EdgarError::broken(&name, reason));
@@ -147,39 +145,39 @@ impl Edgar {
         let name = format!("submissions-{cik}.json");
         let submissions = match self.fetch(&name, "data", &format!("submissions/{cik}.json")).await
         {
-            Ok(kept) => {
-                notes.extend(kept.old);
-                serde_json::from_str::<Submissions>(&kept.text)
+            Ok(cached) => {
+                notes.extend(cached.old);
+                serde_json::from_str::<EdgarSubmissions>(&cached.text)
                     .inspect_err(|error| {
-                        notes.push(format!("the list of filings cannot be read: {error}"))
+                        notes.push(format!("cannot read the list of filings: {error}"))
                     })
                     .ok()
             }
             Err(error) => {
-                notes.push(format!("there is no list of filings: {error}"));
+                notes.push(format!("no list of filings: {error}"));
                 None
             }
         };
-        Ok(self.tell(company, &facts, submissions.as_ref(), notes))
+        Ok(self.summarize(company, &facts, submissions.as_ref(), notes))
     }
 
-    fn tell(
+    fn summarize(
         &self,
-        company: &Company,
+        company: &EdgarCompany,
         facts: &CompanyFacts,
-        submissions: Option<&Submissions>,
+        submissions: Option<&EdgarSubmissions>,
         mut notes: Vec<String>,
-    ) -> Gathered {
+    ) -> GatheredData {
         let measures = measures::measure(facts);
         let last = measures.figures.iter().map(|figure| figure.as_of).max();
         if let Some(last) = last {
             let days = last.until(self.today).map_or(0, |span| span.get_days());
-            if days > STALE {
+            if days > STALE_DAYS {
                 notes.push(format!("the latest filed figures are of {last}, {days} days ago"));
             }
         }
         if !measures.missing.is_empty() {
-            notes.push(format!("not found among what was filed: {}", measures.missing.join(", ")));
+            notes.push(format!("not found in the filings: {}", measures.missing.join(", ")));
         }
         let name = if facts.entity_name.is_empty() {
             company.name.clone()
@@ -199,7 +197,7 @@ impl Edgar {
             ));
         }
         let text = format!("{head}\n\n{}", tables::of(&measures.figures));
-        let financial = vec![Document { title: format!("{name}: filed figures"), text }];
+        let financial = vec![SourceDocument { title: format!("{name}: filed figures"), text }];
         let news = submissions.map(|submissions| {
             let (filings, own_shares) = submissions.recent();
             let rows = filings.into_iter();
@@ -210,9 +208,9 @@ impl Edgar {
                  {own_shares} reports of insiders on their own shares.\n\n{}",
                 table(&["filed", "form", "about", "accession number"], &rows)
             );
-            Document { title: format!("{name}: recent filings"), text }
+            SourceDocument { title: format!("{name}: recent filings"), text }
         });
-        Gathered {
+        GatheredData {
             financial,
             news: news.into_iter().collect(),
             figures: measures.figures,
@@ -221,54 +219,54 @@ impl Edgar {
         }
     }
 
-    /// An answer, kept or new.
-    async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Kept, EdgarError> {
+    /// Returns a response from the cache, or downloads it.
+    async fn fetch(&self, name: &str, host: &str, path: &str) -> Result<Cached, EdgarError> {
         let place = self.folder.join(name);
-        let kept = match read_plain(&place, LARGEST as u64) {
+        let cached = match read_plain(&place, MAX_RESPONSE as u64) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(self.unusable(error)),
+            Err(error) => return Err(self.folder_error(error)),
         };
         let changed = std::fs::metadata(&place).and_then(|metadata| metadata.modified()).ok();
         let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
-        // What somebody put there, or a proxy, may be anything.
-        let sound = kept.as_deref().map(|text| check(name, text));
-        let is_fresh = age.is_none_or(|age| age < FRESH);
-        let kept = match (kept, sound) {
-            (Some(text), Some(Ok(()))) if is_fresh => return Ok(Kept { text, old: None }),
-            (kept, Some(Ok(())) | None) => kept,
-            (_, Some(Err(error))) => match self.ask(name, host, path).await {
-                Ok(text) => return self.keep(&place, text),
+        // The file may come from the user or a proxy, so it must be validated.
+        let validity = cached.as_deref().map(|text| check(name, text));
+        let is_fresh = age.is_none_or(|age| age < MAX_AGE);
+        let cached = match (cached, validity) {
+            (Some(text), Some(Ok(()))) if is_fresh => return Ok(Cached { text, old: None }),
+            (cached, Some(Ok(())) | None) => cached,
+            (_, Some(Err(error))) => match self.download(name, host, path).await {
+                Ok(text) => return self.cache(&place, text),
                 Err(_) => return Err(error),
             },
         };
-        match (self.ask(name, host, path).await, kept) {
-            (Ok(text), _) => self.keep(&place, text),
+        match (self.download(name, host, path).await, cached) {
+            (Ok(text), _) => self.cache(&place, text),
             (Err(error), Some(text)) => {
                 let days = age.unwrap_or_default().as_secs() / (24 * 60 * 60);
                 let old =
-                    format!("`{name}` is {days} days old, and no newer could be had: {error}");
-                Ok(Kept { text, old: Some(old) })
+                    format!("`{name}` is {days} days old and could not be refreshed: {error}");
+                Ok(Cached { text, old: Some(old) })
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    fn unusable(&self, error: io::Error) -> EdgarError {
+    fn folder_error(&self, error: io::Error) -> EdgarError {
         EdgarError::Folder { folder: self.folder.clone(), reason: error.to_string() }
     }
 
-    /// Keeps an answer for the next time.
-    fn keep(&self, place: &Path, text: String) -> Result<Kept, EdgarError> {
-        let folder = |error| self.unusable(error);
+    /// Stores a response in the cache.
+    fn cache(&self, place: &Path, text: String) -> Result<Cached, EdgarError> {
+        let folder = |error| self.folder_error(error);
         std::fs::create_dir_all(&self.folder).map_err(folder)?;
         let file = tempfile::NamedTempFile::new_in(&self.folder).map_err(folder)?;
         std::fs::write(file.path(), &text).map_err(folder)?;
         file.persist(place).map_err(|error| folder(error.error))?;
-        Ok(Kept { text, old: None })
+        Ok(Cached { text, old: None })
     }
 
-    async fn ask(&self, name: &str, host: &str, path: &str) -> Result<String, EdgarError> {
+    async fn download(&self, name: &str, host: &str, path: &str) -> Result<String, EdgarError> {
         static LAST: Mutex<Option<Instant>> = Mutex::const_new(None);
         let contact = self.contact.as_ref().ok_or_else(|| EdgarError::NoContact {
             file: name.to_owned(),
@@ -277,7 +275,7 @@ impl Edgar {
         {
             let mut last = LAST.lock().await;
             if let Some(last) = *last {
-                tokio::time::sleep_until(last + BETWEEN).await;
+                tokio::time::sleep_until(last + REQUEST_INTERVAL).await;
             }
             *last = Some(Instant::now());
         }
@@ -287,10 +285,10 @@ impl Edgar {
         };
         let unreachable =
             |error: reqwest::Error| EdgarError::Unreachable(Failure::innermost(&error));
-        // Someone else in the process may have chosen a provider of cryptography before us.
+        // Fails harmlessly if another part of the process has installed a crypto provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             .redirect(redirects(&base))
             .user_agent(format!("assize/{} {contact}", env!("CARGO_PKG_VERSION")))
             .build()
@@ -300,8 +298,8 @@ impl Edgar {
         let status = response.status();
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if bytes.len() + chunk.len() > LARGEST {
-                let reason = format!("it has more than {LARGEST} bytes");
+            if bytes.len() + chunk.len() > MAX_RESPONSE {
+                let reason = format!("it has more than {MAX_RESPONSE} bytes");
                 return Err(EdgarError::broken(name, reason));
             }
             bytes.extend_from_slice(&chunk);
@@ -310,13 +308,13 @@ impl Edgar {
             return Err(EdgarError::Status(status.as_u16()));
         }
         let text = String::from_utf8(bytes).map_err(|error| EdgarError::broken(name, error))?;
-        // What cannot be read is not kept.
+        // Invalid responses are not cached.
         check(name, &text)?;
         Ok(text)
     }
 }
 
-/// Follows nobody elsewhere: an answer of the SEC comes from the SEC.
+/// Redirect policy: follows redirects only within the same server.
 fn redirects(base: &str) -> reqwest::redirect::Policy {
     let home = reqwest::Url::parse(base).ok();
     reqwest::redirect::Policy::custom(move |attempt| {
@@ -326,12 +324,12 @@ fn redirects(base: &str) -> reqwest::redirect::Policy {
         });
         match stays && attempt.previous().len() <= 3 {
             true => attempt.follow(),
-            false => attempt.error("it leads elsewhere"),
+            false => attempt.error("redirect to another server"),
         }
     })
 }
 
-/// Whether an answer is data at all.
+/// Checks that a response is JSON.
 fn check(name: &str, text: &str) -> Result<(), EdgarError> {
     match text.trim_start().chars().next() {
         None => Err(EdgarError::Empty(name.to_owned())),
@@ -342,13 +340,13 @@ fn check(name: &str, text: &str) -> Result<(), EdgarError> {
     }
 }
 
-/// Something that somebody is called: one line of words, and nothing else.
+/// Cleans a company name: one line of at most 100 characters.
 fn name(text: &str) -> String {
     let plain = text.replace(|c: char| c.is_control() || is_invisible(c), " ");
     shorten(&one_line(&plain), 100)
 }
 
-/// `1231` as `12-31`.
+/// Formats `1231` as `12-31`.
 fn month_and_day(text: &str) -> String {
     match text.split_at_checked(2) {
         Some((month, day)) if text.len() == 4 => format!("{month}-{day}"),
@@ -360,7 +358,7 @@ fn or_unknown(text: &str) -> &str {
     if text.is_empty() { "unknown" } else { text }
 }
 
-/// The day, in UTC, that is so many seconds after 1970 began.
+/// The UTC date of a Unix timestamp.
 pub fn day_of(seconds: u64) -> Date {
     let days = i64::try_from(seconds / (24 * 60 * 60)).unwrap_or_default();
     let first = Date::constant(1970, 1, 1);
@@ -377,15 +375,15 @@ impl From<EdgarError> for Failure {
         let failure = Failure::from_error(kind, &error);
         match error {
             EdgarError::Unknown { .. } => failure.hint(
-                "check the ticker; a private company goes by its name: `assize consult --name \"NAME\"`",
+                "check the ticker; for a private company, give its name: `assize consult --name \"NAME\"`",
             ),
             EdgarError::NoContact { .. } => failure.hint(
-                "set `edgar.contact` to your name and address, such as \"Your Name you@example.org\", or put \
+                "set `edgar.contact` to your name and email, such as \"Your Name you@example.org\", or put \
                  the SEC's files into the folder (`edgar.folder`): company_tickers.json, \
                  companyfacts-CIK0000000000.json and submissions-CIK0000000000.json, with the company's number",
             ),
             EdgarError::Page(_) | EdgarError::Status(403 | 429) => {
-                failure.hint("wait a few minutes, and see that `edgar.contact` is yours")
+                failure.hint("wait a few minutes, and check that `edgar.contact` is correct")
             }
             _ => failure,
         }

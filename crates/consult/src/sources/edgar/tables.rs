@@ -1,32 +1,32 @@
-//! Figures as a document: tables, and where everything in them comes from.
+//! Renders figures as a document: tables with their sources.
 
 use jiff::civil::Date;
 
 use super::measures;
-use crate::sources::figure::{Figure, Period, Source};
+use crate::sources::figure::{Figure, FigurePeriod, FigureSource};
 use crate::sources::table;
 
-/// Figures as tables: years, quarters and days, each with its sources.
+/// Renders tables of years, quarters and days, with sources.
 pub(super) fn of(figures: &[Figure]) -> String {
     let mut text = String::new();
     let filings = filings_of(figures);
-    let title_of = |period: Period| match period {
-        Period::Year(_) => "By year",
-        Period::Quarter(_) => "By quarter",
-        Period::Day(_) => "Balance sheet",
+    let title_of = |period: FigurePeriod| match period {
+        FigurePeriod::Year(_) => "By year",
+        FigurePeriod::Quarter(_) => "By quarter",
+        FigurePeriod::Day(_) => "Balance sheet",
     };
     for title in ["By year", "By quarter", "Balance sheet"] {
-        let own = figures.iter().filter(|figure| title_of(figure.period) == title);
-        let own: Vec<&Figure> = own.collect();
-        if own.is_empty() {
+        let matching = figures.iter().filter(|figure| title_of(figure.period) == title);
+        let matching: Vec<&Figure> = matching.collect();
+        if matching.is_empty() {
             continue;
         }
-        let mut ends: Vec<Date> = own.iter().map(|figure| figure.period.end()).collect();
+        let mut ends: Vec<Date> = matching.iter().map(|figure| figure.period.end()).collect();
         ends.sort();
         ends.dedup();
         ends.reverse();
         let mut names: Vec<&str> = Vec::new();
-        for figure in &own {
+        for figure in &matching {
             if !names.contains(&figure.name.as_str()) {
                 names.push(&figure.name);
             }
@@ -35,20 +35,21 @@ pub(super) fn of(figures: &[Figure]) -> String {
         let heads: Vec<&str> =
             std::iter::once("measure").chain(heads.iter().map(String::as_str)).collect();
         let rows = names.iter().map(|name| {
-            let computed_row = own
+            let computed_row = matching
                 .iter()
                 .filter(|one| one.name == **name)
-                .all(|one| matches!(one.source, Source::Computed { .. }));
+                .all(|one| matches!(one.source, FigureSource::Computed { .. }));
             let cell = |end: &Date| {
-                let found = own.iter().find(|one| one.name == **name && one.period.end() == *end);
+                let found =
+                    matching.iter().find(|one| one.name == **name && one.period.end() == *end);
                 let Some(one) = found else {
                     return if computed_row { "–" } else { "not filed" }.to_owned();
                 };
                 let restated = if one.restated_from.is_some() { " (restated)" } else { "" };
                 match &one.source {
-                    Source::Computed { .. } if computed_row => one.to_string(),
-                    Source::Computed { .. } => format!("{one} (computed)"),
-                    Source::Filed { accession, .. } => {
+                    FigureSource::Computed { .. } if computed_row => one.to_string(),
+                    FigureSource::Computed { .. } => format!("{one} (computed)"),
+                    FigureSource::Filed { accession, .. } => {
                         let number = filings.iter().position(|(other, _)| other == accession);
                         let number = number.map(|at| format!(" [{}]", at + 1)).unwrap_or_default();
                         format!("{one}{restated}{number}")
@@ -64,15 +65,15 @@ pub(super) fn of(figures: &[Figure]) -> String {
     text
 }
 
-/// The filings that figures are from, the latest first: accession number, and form with day.
+/// Filings of the figures, the latest first: accession number, and form with date.
 fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
     let mut filings: Vec<(Date, String, String)> = figures
         .iter()
         .filter_map(|figure| match &figure.source {
-            Source::Filed { form, accession, filed, .. } => {
+            FigureSource::Filed { form, accession, filed, .. } => {
                 Some((*filed, accession.clone(), format!("{form}, filed on {filed}")))
             }
-            Source::Computed { .. } => None,
+            FigureSource::Computed { .. } => None,
         })
         .collect();
     filings.sort();
@@ -80,7 +81,7 @@ fn filings_of(figures: &[Figure]) -> Vec<(String, String)> {
     filings.into_iter().rev().map(|(_, accession, what)| (accession, what)).collect()
 }
 
-/// Which filings the figures are from, how some are meant, and what was restated.
+/// Section with the filings, notes on some figures, and restatements.
 fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
     let restated: Vec<String> = figures
         .iter()
@@ -110,7 +111,7 @@ fn sources_as_text(figures: &[Figure], filings: &[(String, String)]) -> String {
         );
     }
     for figure in figures.iter().filter(|figure| figure.name == "earnings per share") {
-        if let Source::Computed { from } = &figure.source {
+        if let FigureSource::Computed { from } = &figure.source {
             text.push_str(&format!("\nEarnings per share, {}: {from}.\n", figure.period));
         }
     }

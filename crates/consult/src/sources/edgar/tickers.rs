@@ -1,4 +1,4 @@
-//! Which company a ticker is: EDGAR's list of all of them.
+//! EDGAR's list of tickers.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::name;
 use crate::ticker::Ticker;
 
-/// How alike a ticker must be to be offered instead, from 0 to 1, and how many are.
-const ALIKE: f64 = 0.6;
-const MOST_NEAR: usize = 5;
+/// Minimum similarity of a suggested ticker, from 0 to 1, and maximum number of suggestions.
+const MIN_SIMILARITY: f64 = 0.6;
+const MAX_SUGGESTIONS: usize = 5;
 
-/// Tickers and whose they are.
+/// Companies by ticker.
 #[derive(Debug, Clone)]
-pub(crate) struct Tickers(BTreeMap<String, Listed>);
+pub(crate) struct Tickers(BTreeMap<String, TickerEntry>);
 
-/// A company that is listed.
+/// A listed company.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct TickerEntry {
     pub(crate) cik: u64,
     pub(crate) title: String,
 }
@@ -32,13 +32,13 @@ struct Row {
 }
 
 impl Tickers {
-    /// Reads the list, which is an object with numbers for names.
+    /// Parses the list, a JSON object with numbers as keys.
     pub(crate) fn read(text: &str) -> Result<Tickers, serde_json::Error> {
         let rows: BTreeMap<String, Value> = serde_json::from_str(text)?;
-        // A row that is none costs nobody but itself.
+        // Invalid rows are skipped.
         let rows = rows.into_values().filter_map(|row| serde_json::from_value::<Row>(row).ok());
         let named =
-            rows.map(|row| (row.ticker, Listed { cik: row.cik_str, title: name(&row.title) }));
+            rows.map(|row| (row.ticker, TickerEntry { cik: row.cik_str, title: name(&row.title) }));
         Ok(Tickers(named.collect()))
     }
 
@@ -46,28 +46,28 @@ impl Tickers {
         self.0.is_empty()
     }
 
-    /// A share of a class is written with a hyphen there, and with a dot by many others.
-    pub(crate) fn find(&self, ticker: &Ticker) -> Option<&Listed> {
+    /// Finds a ticker. EDGAR writes share classes with a hyphen, others with a dot.
+    pub(crate) fn find(&self, ticker: &Ticker) -> Option<&TickerEntry> {
         self.0.get(ticker.as_str()).or_else(|| self.0.get(&ticker.as_str().replace('.', "-")))
     }
 
-    /// Tickers that may have been meant, the likeliest first, with whose they are.
+    /// Similar tickers with their companies, the most similar first.
     pub(crate) fn near(&self, ticker: &Ticker) -> Vec<String> {
         let wanted = ticker.as_str();
-        let mut near: Vec<(f64, &String, &Listed)> = self
+        let mut near: Vec<(f64, &String, &TickerEntry)> = self
             .0
             .iter()
             .map(|(other, listed)| {
                 let by_name =
                     listed.title.to_uppercase().split([' ', ',']).any(|word| word == wanted);
-                let alike = strsim::normalized_damerau_levenshtein(wanted, other);
-                (if by_name { alike.max(0.9) } else { alike }, other, listed)
+                let similarity = strsim::normalized_damerau_levenshtein(wanted, other);
+                (if by_name { similarity.max(0.9) } else { similarity }, other, listed)
             })
-            .filter(|(alike, ..)| *alike >= ALIKE)
+            .filter(|(similarity, ..)| *similarity >= MIN_SIMILARITY)
             .collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         near.into_iter()
-            .take(MOST_NEAR)
+            .take(MAX_SUGGESTIONS)
             .map(|(_, other, listed)| format!("{other} ({})", listed.title))
             .collect()
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticker_is_found_or_the_nearest_are_named() {
+    fn ticker_is_found_or_similar_ones_are_suggested() {
         let list = r#"{"0": {"cik_str": 1318605, "ticker": "TSLA", "title": "Tesla, Inc."},
             "1": {"cik_str": 1045810, "ticker": "NVDA", "title": "NVIDIA CORP"},
             "2": {"cik_str": 1067983, "ticker": "BRK-B", "title": "BERKSHIRE HATHAWAY INC"}}"#;

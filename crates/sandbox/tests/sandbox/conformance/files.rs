@@ -1,10 +1,10 @@
-//! Files in a sandbox, from outside.
+//! Behaviours of file operations by the host.
 
-use assize_sandbox::{Cause, EntryKind, SandboxError};
+use assize_sandbox::{FolderEntryKind, GuestFailureCause, SandboxError};
 
 use crate::bench::{Bench, python, shell, text};
 
-pub(super) async fn a_file_is_written_and_read(bench: Bench) {
+pub(super) async fn written_file_is_read_back_unchanged(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let bytes: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
     sandbox.write("/workspace/data.bin", &bytes).await.unwrap();
@@ -16,13 +16,13 @@ pub(super) async fn a_file_is_written_and_read(bench: Bench) {
     assert_eq!(sandbox.read("/tmp/empty", 10).await.unwrap(), b"");
 }
 
-pub(super) async fn writing_makes_folders_and_replaces_files(bench: Bench) {
+pub(super) async fn write_creates_folders_and_replaces_files(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let path = "/workspace/logs/deep/i1.json";
     sandbox.write(path, b"a long first text").await.unwrap();
     sandbox.write(path, b"short").await.unwrap();
     assert_eq!(sandbox.read(path, 100).await.unwrap(), b"short");
-    // Programs own what the host wrote, but for what it made read-only.
+    // Programs can change files that the host wrote, except read-only ones.
     sandbox.write_with_mode("/workspace/given", b"x", 0o444).await.unwrap();
     let script = format!(
         "echo more >> {path} && ls -l /workspace/given | cut -c1-10; echo y > /workspace/given"
@@ -33,19 +33,19 @@ pub(super) async fn writing_makes_folders_and_replaces_files(bench: Bench) {
     assert_eq!(sandbox.read(path, 100).await.unwrap(), b"shortmore\n");
 }
 
-pub(super) async fn reading_says_what_is_wrong(bench: Bench) {
+pub(super) async fn read_errors_have_a_cause(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let cause = |result: Result<Vec<u8>, SandboxError>| result.unwrap_err().cause();
-    assert_eq!(cause(sandbox.read("/workspace/none", 10).await), Some(Cause::NotFound));
-    assert_eq!(cause(sandbox.read("/workspace", 10).await), Some(Cause::WrongKind));
+    assert_eq!(cause(sandbox.read("/workspace/none", 10).await), Some(GuestFailureCause::NotFound));
+    assert_eq!(cause(sandbox.read("/workspace", 10).await), Some(GuestFailureCause::WrongKind));
     sandbox.write("/tmp/long", &[0; 1000]).await.unwrap();
     let long = sandbox.read("/tmp/long", 999).await.unwrap_err();
-    assert_eq!(long.to_string(), "`/tmp/long` has 1000 bytes, and 999 are allowed");
+    assert_eq!(long.to_string(), "`/tmp/long` is too large: 1000 bytes (limit 999)");
     shell(&sandbox, "chmod 000 /tmp/long").await;
-    assert_eq!(cause(sandbox.read("/tmp/long", 1000).await), Some(Cause::Denied));
+    assert_eq!(cause(sandbox.read("/tmp/long", 1000).await), Some(GuestFailureCause::Denied));
 }
 
-pub(super) async fn what_is_no_plain_file_is_not_read(bench: Bench) {
+pub(super) async fn read_refuses_special_files(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let script = "cd /workspace; mkfifo pipe; ln -s /dev/zero zero; ln -s loop loop; ln -s /proc/self/environ own; \
                   ln -s /proc/1/mem memory; ln -s /etc/passwd plain";
@@ -54,11 +54,11 @@ pub(super) async fn what_is_no_plain_file_is_not_read(bench: Bench) {
         let error = sandbox.read(&format!("/workspace/{name}"), 1 << 20).await.unwrap_err();
         assert!(error.cause().is_some(), "{name}: {error}");
     }
-    // A link to what a program could read itself is no secret.
+    // A link to a file that programs can read is followed.
     assert!(sandbox.read("/workspace/plain", 1 << 20).await.is_ok());
 }
 
-pub(super) async fn what_the_host_writes_goes_through_no_door_of_the_kernel(bench: Bench) {
+pub(super) async fn write_refuses_special_files_and_magic_links(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let script = "cd /workspace; ln -s /proc/self/fd/1 out; ln -s /proc/1/oom_score_adj score; mkfifo pipe; \
                   ln -s /usr/planted planted; ln -s /proc/self/cwd/made here";
@@ -70,7 +70,7 @@ pub(super) async fn what_the_host_writes_goes_through_no_door_of_the_kernel(benc
     assert_eq!(text(&shell(&sandbox, "echo fine").await.stdout), "fine\n");
 }
 
-pub(super) async fn a_folder_is_listed(bench: Bench) {
+pub(super) async fn folder_listing_has_kinds_and_is_limited(bench: Bench) {
     let sandbox = bench.sandbox().await;
     sandbox.write("/workspace/b.txt", b"four").await.unwrap();
     shell(
@@ -79,21 +79,35 @@ pub(super) async fn a_folder_is_listed(bench: Bench) {
     )
     .await;
     let entries = sandbox.list("/workspace").await.unwrap();
-    let told: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
-    let kinds =
-        [EntryKind::Folder, EntryKind::File, EntryKind::Link, EntryKind::Other, EntryKind::File];
+    let listed: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+    let kinds = [
+        FolderEntryKind::Folder,
+        FolderEntryKind::File,
+        FolderEntryKind::Link,
+        FolderEntryKind::Other,
+        FolderEntryKind::File,
+    ];
     assert_eq!(
-        told,
+        listed,
         ["a", "b.txt", "c", "d", "e\u{fffd}"].into_iter().zip(kinds).collect::<Vec<_>>()
     );
     assert_eq!(entries[1].size, 4);
-    assert_eq!(sandbox.list("/none").await.unwrap_err().cause(), Some(Cause::NotFound));
-    assert_eq!(sandbox.list("/workspace/b.txt").await.unwrap_err().cause(), Some(Cause::WrongKind));
+    assert_eq!(sandbox.list("/none").await.unwrap_err().cause(), Some(GuestFailureCause::NotFound));
+    assert_eq!(
+        sandbox.list("/workspace/b.txt").await.unwrap_err().cause(),
+        Some(GuestFailureCause::WrongKind)
+    );
     shell(&sandbox, "mkdir /tmp/many; cd /tmp/many; for i in $(seq 4001); do : > $i; done").await;
-    assert_eq!(sandbox.list("/tmp/many").await.unwrap_err().cause(), Some(Cause::TooLarge));
+    assert_eq!(
+        sandbox.list("/tmp/many").await.unwrap_err().cause(),
+        Some(GuestFailureCause::TooLarge)
+    );
     let long = "mkdir /tmp/long; cd /tmp/long; zeros=$(printf %0240d 0); for i in $(seq 1000 4990); do : > $i$zeros; done";
     assert!(shell(&sandbox, long).await.outcome.success());
-    assert_eq!(sandbox.list("/tmp/long").await.unwrap_err().cause(), Some(Cause::TooLarge));
+    assert_eq!(
+        sandbox.list("/tmp/long").await.unwrap_err().cause(),
+        Some(GuestFailureCause::TooLarge)
+    );
 }
 
 pub(super) async fn files_and_folders_are_removed(bench: Bench) {
@@ -104,7 +118,10 @@ pub(super) async fn files_and_folders_are_removed(bench: Bench) {
     sandbox.remove("/workspace/a").await.unwrap();
     sandbox.remove("/workspace/d").await.unwrap();
     assert_eq!(sandbox.list("/workspace").await.unwrap(), []);
-    assert_eq!(sandbox.remove("/workspace/d").await.unwrap_err().cause(), Some(Cause::NotFound));
+    assert_eq!(
+        sandbox.remove("/workspace/d").await.unwrap_err().cause(),
+        Some(GuestFailureCause::NotFound)
+    );
     assert!(sandbox.remove("/usr/bin").await.is_err());
     assert!(
         sandbox.list("/usr/bin").await.is_ok()
@@ -112,10 +129,10 @@ pub(super) async fn files_and_folders_are_removed(bench: Bench) {
     );
 }
 
-pub(super) async fn paths_are_whole(bench: Bench) {
+pub(super) async fn relative_and_parent_paths_are_rejected(bench: Bench) {
     let sandbox = bench.sandbox().await;
     for path in ["relative", "", "/workspace/../usr/x", "/..", "/tmp/a\0b"] {
-        let invalid = Some(Cause::Invalid);
+        let invalid = Some(GuestFailureCause::Invalid);
         assert_eq!(sandbox.write(path, b"x").await.unwrap_err().cause(), invalid, "{path:?}");
         assert_eq!(sandbox.read(path, 10).await.unwrap_err().cause(), invalid, "{path:?}");
         assert_eq!(sandbox.list(path).await.unwrap_err().cause(), invalid, "{path:?}");

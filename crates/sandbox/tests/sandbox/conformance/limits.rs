@@ -1,19 +1,19 @@
-//! What each limit means.
+//! Behaviours of limits: time, memory, processes, disk.
 
 use std::time::Duration;
 
-use assize_sandbox::{Cause, Command};
+use assize_sandbox::{GuestFailureCause, ProgramCommand};
 
 use crate::bench::{Bench, python, shell, text};
 
-pub(super) async fn time_runs_out(bench: Bench) {
+pub(super) async fn timeout_kills_the_program(bench: Bench) {
     let sandbox = bench.with(|limits| limits.wall = Duration::from_millis(700)).await;
     let done = python(&sandbox, "print('on it')\nwhile True: pass").await;
     assert!(done.outcome.timed_out && !done.outcome.success());
     assert_eq!((done.outcome.signal, text(&done.stdout)), (Some(9), "on it\n"));
 }
 
-pub(super) async fn time_runs_out_for_what_ignores_signals_and_leaves_the_tree(bench: Bench) {
+pub(super) async fn timeout_kills_daemons_that_ignore_signals(bench: Bench) {
     let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
     let code = r"
 import os, signal, time
@@ -32,14 +32,14 @@ time.sleep(1000)
 ";
     let done = python(&sandbox, code).await;
     assert!(done.outcome.timed_out);
-    // Whatever it left would be there for the next one.
+    // A surviving process would be visible to the next program.
     let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
-pub(super) async fn a_shorter_time_can_be_asked_for_and_no_longer_one(bench: Bench) {
+pub(super) async fn requested_timeout_is_capped_by_the_limit(bench: Bench) {
     let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(2)).await;
-    let wait = |wall| Command::new("/bin/sleep").args(["1000"]).wall(wall);
+    let wait = |wall| ProgramCommand::new("/bin/sleep").args(["1000"]).wall(wall);
     for wall in [Duration::from_millis(200), Duration::from_secs(1000)] {
         let done = sandbox.exec(wait(wall)).await.unwrap().finish().await.unwrap();
         assert!(done.outcome.timed_out);
@@ -47,7 +47,7 @@ pub(super) async fn a_shorter_time_can_be_asked_for_and_no_longer_one(bench: Ben
     }
 }
 
-pub(super) async fn memory_runs_out(bench: Bench) {
+pub(super) async fn memory_limit_kills_the_program(bench: Bench) {
     let sandbox = bench.with(|limits| {
         limits.memory = 48 << 20;
         limits.disk = 8 << 20;
@@ -58,8 +58,9 @@ pub(super) async fn memory_runs_out(bench: Bench) {
     assert!(!done.outcome.timed_out);
 }
 
-/// Pages of a shared mapping stay in memory although no process shows them any more. They count, or cannot be had.
-pub(super) async fn shared_memory_out_of_sight_is_limited(bench: Bench) {
+/// Pages of a shared mapping stay in memory after `MADV_DONTNEED`, although no process maps them. The sandbox must
+/// count them or refuse the mapping.
+pub(super) async fn shared_memory_without_a_mapping_is_limited(bench: Bench) {
     let code = r"
 import mmap
 CHUNK = 16 << 20
@@ -96,13 +97,13 @@ else:
     }
 }
 
-/// Where `/dev/zero` cannot be mapped it still reads as zeros.
-pub(super) async fn zeros_can_be_read(bench: Bench) {
+/// `/dev/zero` is readable even where it cannot be mapped.
+pub(super) async fn dev_zero_can_be_read(bench: Bench) {
     let done = bench.python("print(open('/dev/zero', 'rb').read(3))").await;
     assert_eq!(text(&done.stdout), "b'\\x00\\x00\\x00'\n");
 }
 
-pub(super) async fn a_crash_is_not_for_want_of_memory(bench: Bench) {
+pub(super) async fn crash_is_not_reported_as_out_of_memory(bench: Bench) {
     let done = bench.python("import ctypes; ctypes.string_at(0)").await;
     assert_eq!((done.outcome.signal, done.outcome.out_of_memory), (Some(11), false));
     let done = bench.python("import os; os.kill(os.getpid(), 9)").await;
@@ -112,7 +113,7 @@ pub(super) async fn a_crash_is_not_for_want_of_memory(bench: Bench) {
     );
 }
 
-pub(super) async fn memory_is_counted_for_all_processes_together(bench: Bench) {
+pub(super) async fn memory_limit_applies_to_all_processes_together(bench: Bench) {
     let sandbox = bench.with(|limits| {
         limits.memory = 64 << 20;
         limits.disk = 8 << 20;
@@ -146,7 +147,7 @@ print(count)
     assert_eq!(text(&done.stdout), "19\n");
 }
 
-pub(super) async fn the_disk_runs_full(bench: Bench) {
+pub(super) async fn full_disk_is_reported_and_leaves_no_partial_file(bench: Bench) {
     let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
     let code = r"
 import errno
@@ -161,18 +162,18 @@ except OSError as error:
     let done = python(&sandbox, code).await;
     assert_eq!(text(&done.stdout), "ENOSPC True\n");
     assert!(done.outcome.disk_full);
-    // What does not fit whole is not left in part.
+    // A failed write leaves no partial file.
     sandbox.remove("/tmp/0").await.unwrap();
     let full = sandbox.write("/workspace/more", &[0; 3 << 20]).await.unwrap_err();
-    assert_eq!(full.cause(), Some(Cause::Full), "{full}");
+    assert_eq!(full.cause(), Some(GuestFailureCause::Full), "{full}");
     assert_eq!(
         sandbox.read("/workspace/more", 10).await.unwrap_err().cause(),
-        Some(Cause::NotFound)
+        Some(GuestFailureCause::NotFound)
     );
     sandbox.write("/workspace/less", &[0; 500_000]).await.unwrap();
 }
 
-pub(super) async fn files_are_limited_in_number(bench: Bench) {
+pub(super) async fn number_of_files_is_limited(bench: Bench) {
     let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
     let code = r"
 import os, errno
@@ -186,7 +187,7 @@ except OSError as error:
     assert!(done.outcome.disk_full);
 }
 
-pub(super) async fn the_workspace_is_on_the_same_disk(bench: Bench) {
+pub(super) async fn tmp_and_workspace_share_the_disk_limit(bench: Bench) {
     let sandbox = bench.with(|limits| limits.disk = 4 << 20).await;
     let code = r"
 import os

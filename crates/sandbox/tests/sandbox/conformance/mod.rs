@@ -1,17 +1,17 @@
-//! The behaviours that every backend has in common.
+//! Conformance suite: behaviours that every backend must have.
 
 mod files;
+mod isolation;
 mod limits;
+mod prepared;
 mod programs;
-mod talking;
-mod waiting;
-mod walls;
+mod streams;
 
 use assize_config::Isolation;
 
 use crate::bench::run;
 
-/// Each behaviour is a test of each backend.
+/// Defines a test for each behaviour and backend.
 macro_rules! for_every_backend {
     ($($part:ident { $($behaviour:ident),* $(,)? })*) => {
         mod jail {
@@ -33,85 +33,85 @@ macro_rules! for_every_backend {
 }
 
 for_every_backend! {
-    talking {
-        a_program_prints_and_ends,
-        output_and_errors_are_told_apart,
-        an_exit_code_is_passed_on,
-        a_signal_is_told,
-        an_exception_reads_as_it_does_anywhere,
-        arguments_arrive_as_they_are,
-        the_environment_is_what_was_given,
-        the_working_folder_is_the_workspace_or_another,
-        input_is_passed_through_both_ways,
-        without_input_there_is_none,
-        input_that_nobody_reads_is_no_trouble,
-        input_and_output_can_be_opened_by_name,
-        what_was_written_cannot_be_taken_back,
-        a_byte_here_and_a_byte_there_is_no_trouble,
-        output_comes_as_it_is_written,
-        much_output_comes_whole,
-        too_much_output_is_cut_and_the_program_goes_on,
-        any_bytes_may_be_written,
-        a_line_without_an_end_is_no_trouble,
-        frames_in_the_output_are_only_output,
+    streams {
+        program_prints_and_exits,
+        stdout_and_stderr_are_separate,
+        exit_code_is_reported,
+        fatal_signal_is_reported,
+        python_traceback_shows_the_code_path,
+        arguments_are_passed_unchanged,
+        environment_has_only_given_and_default_variables,
+        working_folder_defaults_to_the_workspace,
+        large_input_is_echoed_unchanged,
+        stdin_is_empty_by_default,
+        unread_input_does_not_block,
+        standard_streams_can_be_opened_by_path,
+        stdout_cannot_be_reopened_for_reading,
+        alternating_single_byte_writes_are_all_delivered,
+        output_is_delivered_while_the_program_runs,
+        large_output_is_complete,
+        excess_output_is_discarded_and_the_program_continues,
+        output_may_contain_any_bytes,
+        long_output_without_newline_is_delivered,
+        forged_frames_in_output_are_ignored,
     }
     limits {
-        time_runs_out,
-        time_runs_out_for_what_ignores_signals_and_leaves_the_tree,
-        a_shorter_time_can_be_asked_for_and_no_longer_one,
-        memory_runs_out,
-        shared_memory_out_of_sight_is_limited,
-        zeros_can_be_read,
-        a_crash_is_not_for_want_of_memory,
-        memory_is_counted_for_all_processes_together,
+        timeout_kills_the_program,
+        timeout_kills_daemons_that_ignore_signals,
+        requested_timeout_is_capped_by_the_limit,
+        memory_limit_kills_the_program,
+        shared_memory_without_a_mapping_is_limited,
+        dev_zero_can_be_read,
+        crash_is_not_reported_as_out_of_memory,
+        memory_limit_applies_to_all_processes_together,
         processes_are_limited,
-        the_disk_runs_full,
-        files_are_limited_in_number,
-        the_workspace_is_on_the_same_disk,
+        full_disk_is_reported_and_leaves_no_partial_file,
+        number_of_files_is_limited,
+        tmp_and_workspace_share_the_disk_limit,
     }
     files {
-        a_file_is_written_and_read,
-        writing_makes_folders_and_replaces_files,
-        reading_says_what_is_wrong,
-        what_is_no_plain_file_is_not_read,
-        what_the_host_writes_goes_through_no_door_of_the_kernel,
-        a_folder_is_listed,
+        written_file_is_read_back_unchanged,
+        write_creates_folders_and_replaces_files,
+        read_errors_have_a_cause,
+        read_refuses_special_files,
+        write_refuses_special_files_and_magic_links,
+        folder_listing_has_kinds_and_is_limited,
         files_and_folders_are_removed,
-        paths_are_whole,
+        relative_and_parent_paths_are_rejected,
     }
-    walls {
-        the_root_is_read_only,
+    isolation {
+        root_is_read_only,
         code_cannot_be_changed_by_the_program,
-        code_replaces_what_a_program_left_in_its_place,
-        there_is_no_network,
-        the_loopback_works,
-        programs_have_no_rights,
-        the_first_process_cannot_be_killed_or_looked_into,
+        code_replaces_a_link_planted_at_its_path,
+        network_is_unreachable,
+        loopback_works,
+        programs_have_no_capabilities,
+        guest_agent_cannot_be_killed_or_inspected,
     }
     programs {
-        two_programs_run_at_once,
-        what_one_program_leaves_the_next_one_finds,
-        what_code_started_ends_with_it,
-        a_time_out_spares_other_programs,
-        a_process_that_looks_dead_is_ended_too,
-        programs_are_the_first_to_go,
-        a_signal_can_be_sent,
-        a_program_can_be_killed,
-        a_program_that_nobody_waits_for_is_killed,
-        a_missing_program_is_named,
-        bash_and_javascript_run_too,
-        layers_are_seen_and_cannot_be_written,
+        two_programs_run_concurrently,
+        files_and_daemons_of_a_command_survive_it,
+        daemons_of_code_end_with_it,
+        timeout_spares_other_programs,
+        process_with_a_dead_main_thread_is_killed,
+        programs_are_preferred_by_the_oom_killer,
+        signal_can_be_sent,
+        program_can_be_killed,
+        program_is_killed_when_its_handle_is_dropped,
+        missing_program_is_named_in_the_error,
+        bash_and_javascript_run,
+        layers_are_mounted_read_only,
         subprocesses_and_multiprocessing_work,
         common_libraries_work,
-        the_clock_is_right,
-        a_sandbox_that_ended_says_so,
-        limits_must_make_sense,
-        an_unknown_image_is_refused,
-        duration_and_memory_are_told,
+        clock_matches_the_host,
+        ended_sandbox_returns_errors,
+        invalid_limits_are_rejected,
+        unknown_image_is_rejected,
+        duration_and_peak_memory_are_reported,
     }
-    waiting {
-        a_waiting_interpreter_behaves_like_a_fresh_one,
-        no_two_waiting_interpreters_are_alike,
-        what_a_waiting_interpreter_cannot_be_told_starts_a_fresh_one,
+    prepared {
+        prepared_interpreter_behaves_like_a_fresh_one,
+        prepared_interpreters_share_no_randomness,
+        unsupported_request_starts_a_fresh_interpreter,
     }
 }

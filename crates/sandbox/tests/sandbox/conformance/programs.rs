@@ -1,14 +1,17 @@
-//! Several programs, their ends, and what they need.
+//! Behaviours of running programs: concurrency, process trees, signals, interpreters, libraries.
 
 use std::time::Duration;
 
-use assize_sandbox::{Cause, Command, Event, Language, Layer, SandboxError, Spec};
+use assize_sandbox::{
+    GuestFailureCause, Language, ProgramCommand, ProgramEvent, SandboxError, SandboxLayer,
+    SandboxSpec,
+};
 
 use crate::bench::{Bench, python, shell, text, try_python};
 
-pub(super) async fn two_programs_run_at_once(bench: Bench) {
+pub(super) async fn two_programs_run_concurrently(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    // Each waits for the other.
+    // Each script waits for the other.
     let script = |own: &str, other: &str| {
         format!("touch /tmp/{own}; while [ ! -e /tmp/{other} ]; do sleep 0.01; done; echo {own}")
     };
@@ -17,21 +20,21 @@ pub(super) async fn two_programs_run_at_once(bench: Bench) {
     assert_eq!((text(&one.stdout), text(&two.stdout)), ("one\n", "two\n"));
 }
 
-pub(super) async fn what_one_program_leaves_the_next_one_finds(bench: Bench) {
+pub(super) async fn files_and_daemons_of_a_command_survive_it(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let done =
         shell(&sandbox, "echo kept > /workspace/file; sleep 1000 >/dev/null 2>&1 & echo $!").await;
-    // The end of the first is not the end of what it left running, and is not held up by it.
+    // The command ends although its background process still runs.
     let pid = text(&done.stdout).trim();
     let next = shell(&sandbox, &format!("cat /workspace/file; kill -0 {pid} && echo alive")).await;
     assert_eq!(text(&next.stdout), "kept\nalive\n");
 }
 
-pub(super) async fn what_code_started_ends_with_it(bench: Bench) {
+pub(super) async fn daemons_of_code_end_with_it(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let other = Command::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
+    let other = ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true);
     let mut other = sandbox.exec(other).await.unwrap();
-    assert!(matches!(other.next().await.unwrap(), Event::Wrote(..)));
+    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Wrote(..)));
     let code = "
 import os, time
 if os.fork() == 0:
@@ -43,19 +46,20 @@ while not os.path.exists('/workspace/file'): time.sleep(0.01)";
     assert!(python(&sandbox, code).await.outcome.success());
     let gone = "while cat /proc/[0-9]*/comm | grep -q python; do :; done; echo gone";
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
-    // Others who were asked to run are none of it.
-    assert!(other.stdin().write(b"me too\n").await.unwrap());
-    assert_eq!(text(&other.finish().await.unwrap().stdout), "me too\n");
+    // A program of another request still runs.
+    assert!(other.stdin().write(b"alive\n").await.unwrap());
+    assert_eq!(text(&other.finish().await.unwrap().stdout), "alive\n");
 }
 
-pub(super) async fn a_time_out_spares_other_programs(bench: Bench) {
+pub(super) async fn timeout_spares_other_programs(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let mut long = sandbox
-        .exec(Command::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true))
+        .exec(ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x; echo $x"]).stdin(true))
         .await
         .unwrap();
-    assert!(matches!(long.next().await.unwrap(), Event::Wrote(..)));
-    let short = Command::new("/bin/sh").args(["-c", "sleep 1000 & setsid sleep 1001 & sleep 1002"]);
+    assert!(matches!(long.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    let short =
+        ProgramCommand::new("/bin/sh").args(["-c", "sleep 1000 & setsid sleep 1001 & sleep 1002"]);
     let short =
         sandbox.exec(short.wall(Duration::from_millis(500))).await.unwrap().finish().await.unwrap();
     assert!(short.outcome.timed_out);
@@ -65,14 +69,14 @@ pub(super) async fn a_time_out_spares_other_programs(bench: Bench) {
     assert_eq!(text(&shell(&sandbox, gone).await.stdout), "gone\n");
 }
 
-pub(super) async fn a_process_that_looks_dead_is_ended_too(bench: Bench) {
+pub(super) async fn process_with_a_dead_main_thread_is_killed(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let mut other = sandbox
-        .exec(Command::new("/bin/sh").args(["-c", "echo up; read x"]).stdin(true))
+        .exec(ProgramCommand::new("/bin/sh").args(["-c", "echo up; read x"]).stdin(true))
         .await
         .unwrap();
-    assert!(matches!(other.next().await.unwrap(), Event::Wrote(..)));
-    // Its first thread ends, and another goes on.
+    assert!(matches!(other.next().await.unwrap(), ProgramEvent::Wrote(..)));
+    // The main thread ends while another thread keeps running.
     let code = "
 import ctypes, os, threading, time
 if os.fork() == 0:
@@ -87,9 +91,9 @@ if os.fork() == 0:
     ctypes.CDLL(None).pthread_exit(None)
 time.sleep(1000)";
     sandbox.write("/workspace/code.py", code.as_bytes()).await.unwrap();
-    let command = Command::new("python3").args(["/workspace/code.py"]);
+    let command = ProgramCommand::new("python3").args(["/workspace/code.py"]);
     let mut running = sandbox.exec(command).await.unwrap();
-    assert!(matches!(running.next().await.unwrap(), Event::Wrote(..)));
+    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Wrote(..)));
     running.kill();
     assert_eq!(running.finish().await.unwrap().outcome.signal, Some(9));
     sandbox.remove("/workspace/alive").await.unwrap();
@@ -99,8 +103,8 @@ time.sleep(1000)";
     drop(other);
 }
 
-pub(super) async fn programs_are_the_first_to_go(bench: Bench) {
-    // Said of them as soon as they have begun.
+pub(super) async fn programs_are_preferred_by_the_oom_killer(bench: Bench) {
+    // The guest agent sets the score right after the start, so the program waits for it.
     let code = "
 import time
 while open('/proc/self/oom_score_adj').read() != '1000\\n': time.sleep(0.01)
@@ -108,62 +112,70 @@ print('first')";
     assert_eq!(text(&bench.python(code).await.stdout), "first\n");
 }
 
-pub(super) async fn a_signal_can_be_sent(bench: Bench) {
+pub(super) async fn signal_can_be_sent(bench: Bench) {
     let sandbox = bench.sandbox().await;
     // The signal is blocked before the output, so it is not lost if it arrives before `sigwait`.
     let code = "import signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [15])\nprint('set')\n\
                 sys.exit(5 if signal.sigwait([15]) == 15 else 1)";
     let mut running =
-        sandbox.run(Language::Python, code.as_bytes(), Command::default()).await.unwrap();
-    assert!(matches!(running.next().await.unwrap(), Event::Wrote(..)));
+        sandbox.run(Language::Python, code.as_bytes(), ProgramCommand::default()).await.unwrap();
+    assert!(matches!(running.next().await.unwrap(), ProgramEvent::Wrote(..)));
     running.signal(15).await.unwrap();
     assert_eq!(running.finish().await.unwrap().outcome.exit_code, Some(5));
 }
 
-pub(super) async fn a_program_can_be_killed(bench: Bench) {
+pub(super) async fn program_can_be_killed(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+    let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
     running.kill();
     let outcome = running.finish().await.unwrap().outcome;
     assert_eq!((outcome.signal, outcome.timed_out), (Some(9), false));
 }
 
-pub(super) async fn a_program_that_nobody_waits_for_is_killed(bench: Bench) {
+pub(super) async fn program_is_killed_when_its_handle_is_dropped(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    drop(sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap());
+    drop(sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap());
     let gone =
         shell(&sandbox, "while cat /proc/[0-9]*/comm | grep -q sleep; do :; done; echo gone").await;
     assert_eq!(text(&gone.stdout), "gone\n");
 }
 
-pub(super) async fn a_missing_program_is_named(bench: Bench) {
+pub(super) async fn missing_program_is_named_in_the_error(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let error = sandbox.exec(Command::new("/no/such")).await.unwrap().finish().await.unwrap_err();
-    assert_eq!(error.cause(), Some(Cause::NotFound));
+    let error =
+        sandbox.exec(ProgramCommand::new("/no/such")).await.unwrap().finish().await.unwrap_err();
+    assert_eq!(error.cause(), Some(GuestFailureCause::NotFound));
     assert_eq!(error.to_string(), "there is no program `/no/such` in the sandbox");
     sandbox.write("/tmp/plain", b"text").await.unwrap();
-    let error = sandbox.exec(Command::new("/tmp/plain")).await.unwrap().finish().await.unwrap_err();
-    assert_eq!(error.cause(), Some(Cause::Denied), "{error}");
-    // By its name alone it is looked for in the usual folders.
-    let done =
-        sandbox.exec(Command::new("echo").args(["found"])).await.unwrap().finish().await.unwrap();
+    let error =
+        sandbox.exec(ProgramCommand::new("/tmp/plain")).await.unwrap().finish().await.unwrap_err();
+    assert_eq!(error.cause(), Some(GuestFailureCause::Denied), "{error}");
+    // A name without a folder is looked up in PATH.
+    let done = sandbox
+        .exec(ProgramCommand::new("echo").args(["found"]))
+        .await
+        .unwrap()
+        .finish()
+        .await
+        .unwrap();
     assert_eq!(text(&done.stdout), "found\n");
 }
 
-pub(super) async fn bash_and_javascript_run_too(bench: Bench) {
+pub(super) async fn bash_and_javascript_run(bench: Bench) {
     let sandbox = bench.sandbox().await;
     let code = b"a=(one two); echo ${a[1]} $1";
-    let done = sandbox.run(Language::Bash, code, Command::default().args(["three"])).await.unwrap();
+    let done =
+        sandbox.run(Language::Bash, code, ProgramCommand::default().args(["three"])).await.unwrap();
     assert_eq!(text(&done.finish().await.unwrap().stdout), "two three\n");
     let code = b"console.log([1, 2].map(x => x * 2), process.argv[2])";
-    match sandbox.run(Language::JavaScript, code, Command::default().args(["x"])).await {
+    match sandbox.run(Language::JavaScript, code, ProgramCommand::default().args(["x"])).await {
         Ok(running) => {
             let done = running.finish().await;
             match done {
                 Ok(done) => {
                     assert_eq!(text(&done.stdout), "[ 2, 4 ] x\n", "{}", text(&done.stderr))
                 }
-                Err(error) => assert_eq!(error.cause(), Some(Cause::NotFound)),
+                Err(error) => assert_eq!(error.cause(), Some(GuestFailureCause::NotFound)),
             }
         }
         Err(error) => assert!(
@@ -173,15 +185,15 @@ pub(super) async fn bash_and_javascript_run_too(bench: Bench) {
     }
 }
 
-pub(super) async fn layers_are_seen_and_cannot_be_written(bench: Bench) {
+pub(super) async fn layers_are_mounted_read_only(bench: Bench) {
     let folder = bench.folder.path().join("layer");
     std::fs::create_dir_all(folder.join("package")).unwrap();
     std::fs::write(folder.join("package/__init__.py"), "ANSWER = 42").unwrap();
-    let layer = Layer::of(&folder).unwrap();
+    let layer = SandboxLayer::of(&folder).unwrap();
     let at = layer.at.clone();
-    let spec = Spec { layers: vec![layer], ..Spec::default() };
+    let spec = SandboxSpec { layers: vec![layer], ..SandboxSpec::default() };
     let sandbox = bench.manager.make(spec).await.unwrap();
-    let command = Command::default().env("PYTHONPATH", &at);
+    let command = ProgramCommand::default().env("PYTHONPATH", &at);
     let done =
         try_python(&sandbox, "import package; print(package.ANSWER)", command).await.unwrap();
     assert_eq!(text(&done.stdout), "42\n", "{}", text(&done.stderr));
@@ -218,51 +230,48 @@ print(db.execute('select * from t').fetchall(), getpass.getuser(), os.path.expan
 print(len(uuid.uuid4().hex), hashlib.sha256(b'').hexdigest()[:8], datetime.datetime.now().year > 2000)
 ";
     let done = bench.python(code).await;
-    let told = text(&done.stdout);
     assert_eq!(
-        told,
+        text(&done.stdout),
         "[(1,)] sandbox /workspace True\n32 e3b0c442 True\n",
         "{}",
         text(&done.stderr)
     );
 }
 
-pub(super) async fn the_clock_is_right(bench: Bench) {
+pub(super) async fn clock_matches_the_host(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let told = python(&sandbox, "import time; print(time.time())").await;
-    let inside: f64 = text(&told.stdout).trim().parse().unwrap();
+    let done = python(&sandbox, "import time; print(time.time())").await;
+    let inside: f64 = text(&done.stdout).trim().parse().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!((now.as_secs_f64() - inside).abs() < 10.0, "{inside} and {now:?}");
 }
 
-pub(super) async fn a_sandbox_that_ended_says_so(bench: Bench) {
+pub(super) async fn ended_sandbox_returns_errors(bench: Bench) {
     let sandbox = bench.sandbox().await;
-    let running = sandbox.exec(Command::new("/bin/sleep").args(["1000"])).await.unwrap();
+    let running = sandbox.exec(ProgramCommand::new("/bin/sleep").args(["1000"])).await.unwrap();
     sandbox.end().await;
     sandbox.end().await;
     let error = running.finish().await.unwrap_err();
     assert!(matches!(error, SandboxError::Broke(_)) && error.is_infrastructure(), "{error}");
     assert!(matches!(sandbox.write("/tmp/x", b"").await, Err(SandboxError::Broke(_))));
-    assert!(matches!(sandbox.exec(Command::default()).await, Err(SandboxError::Broke(_))));
+    assert!(matches!(sandbox.exec(ProgramCommand::default()).await, Err(SandboxError::Broke(_))));
 }
 
-pub(super) async fn limits_must_make_sense(bench: Bench) {
-    let mut spec = Spec::default();
+pub(super) async fn invalid_limits_are_rejected(bench: Bench) {
+    let mut spec = SandboxSpec::default();
     spec.limits.memory = 1;
     let error = bench.manager.make(spec).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the limits of the sandbox make no sense: memory must be at least 16 MB"
-    );
+    assert_eq!(error.to_string(), "invalid sandbox limits: memory must be at least 16 MB");
 }
 
-pub(super) async fn an_unknown_image_is_refused(bench: Bench) {
-    let spec = Spec { image: Some("no/such-image:latest".to_owned()), ..Spec::default() };
+pub(super) async fn unknown_image_is_rejected(bench: Bench) {
+    let spec =
+        SandboxSpec { image: Some("no/such-image:latest".to_owned()), ..SandboxSpec::default() };
     let error = bench.manager.make(spec).await.unwrap_err();
     assert!(error.to_string().contains("no/such-image:latest"), "{error}");
 }
 
-pub(super) async fn duration_and_memory_are_told(bench: Bench) {
+pub(super) async fn duration_and_peak_memory_are_reported(bench: Bench) {
     let code = "import time; data = b'x' * (40 << 20); time.sleep(0.2)";
     let outcome = bench.python(code).await.outcome;
     assert!(outcome.duration >= Duration::from_millis(200), "{outcome:?}");

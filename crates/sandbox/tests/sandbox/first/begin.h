@@ -1,4 +1,4 @@
-// What every first process of a machine begins with, whatever it is up to then.
+// Common start of the test programs that run as the init process of a microVM: kernel modules and the channel.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void open_channel(void) {
     }
 }
 
-static void say(const char *bytes, size_t length) {
+static void send_all(const char *bytes, size_t length) {
     while (length) {
         ssize_t count = write(channel, bytes, length);
         if (count > 0) bytes += count, length -= count;
@@ -45,29 +45,29 @@ static void say(const char *bytes, size_t length) {
     }
 }
 
-// As our guest does: four bytes of length, one of kind, four of the stream, the words.
+// Sends the guest agent's `Welcome`: length (4 bytes), kind (1), stream (4), JSON message.
 static void welcome(void) {
-    static const char words[] = "\x12\0\0\0\x01\0\0\0\0{\"version\":2}";
-    say(words, sizeof words - 1);
+    static const char message[] = "\x12\0\0\0\x01\0\0\0\0{\"version\":2}";
+    send_all(message, sizeof message - 1);
 }
 
-// The next that the host says, with a zero after it; its kind is the fifth byte, its stream the next four.
-static char heard[65536];
+// Last frame from the host, zero-terminated. Byte 4 is its kind, bytes 5 to 8 are its stream.
+static char received[65536];
 
-static void hear(void) {
+static void receive(void) {
     size_t length = 0, whole = 4;
     while (length < whole) {
-        ssize_t count = read(channel, heard + length, whole - length);
+        ssize_t count = read(channel, received + length, whole - length);
         if (count <= 0) {
             usleep(1000);
             continue;
         }
         length += count;
         unsigned rest;
-        memcpy(&rest, heard, 4);
+        memcpy(&rest, received, 4);
         if (length >= 4) whole = 4 + rest;
     }
-    heard[whole] = 0;
+    received[whole] = 0;
 }
 
 static void begin(void) {

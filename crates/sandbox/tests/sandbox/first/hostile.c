@@ -1,4 +1,4 @@
-// The first process of a machine that means ill. Which ill is said by the number of processes it may have.
+// Hostile init process of a microVM. The process limit in the host's `Hello` selects the attack.
 #include "begin.h"
 #include <stdlib.h>
 
@@ -14,10 +14,10 @@ static void crash(void) {
 
 static void garbage(void) {
     memset(bytes, 0xff, sizeof bytes);
-    for (;;) say(bytes, sizeof bytes);
+    for (;;) send_all(bytes, sizeof bytes);
 }
 
-// Whole frames of data, for a stream that nobody has opened.
+// Sends valid data frames for a stream that is not open.
 static void flood(void) {
     unsigned length = sizeof bytes - 4;
     memcpy(bytes, &length, 4);
@@ -25,7 +25,7 @@ static void flood(void) {
     bytes[5] = 77;
     bytes[9] = 1;
     welcome();
-    for (;;) say(bytes, sizeof bytes);
+    for (;;) send_all(bytes, sizeof bytes);
 }
 
 static void console(void) {
@@ -43,9 +43,9 @@ static void spin(void) {
 int main(void) {
     begin();
     welcome();
-    hear();
-    // The words come after nine bytes that are none.
-    const char *processes = strstr(heard + 9, "\"processes\":");
+    receive();
+    // The JSON message follows the 9 bytes of the frame header.
+    const char *processes = strstr(received + 9, "\"processes\":");
     switch (processes ? atoi(processes + strlen("\"processes\":")) : 0) {
     case 101: crash(); break;
     case 102: garbage(); break;

@@ -1,6 +1,6 @@
-// The first process of a machine in which an ordinary user may do what such users may, on a whole system with control
-// groups of the second version. Whatever the host asks for, it runs a shell command (COMMAND) as that user, once in each
-// control group of a list (MEMBERS), and sends what the command writes. The command finds the group's name in $GROUP.
+// Init process of a microVM with cgroups v2, in which an unprivileged user has the usual rights. For any request of the
+// host, it runs a shell command (COMMAND) as that user, once in each cgroup of a list (MEMBERS), and sends the output. The
+// command finds the cgroup's name in $GROUP.
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -18,7 +18,7 @@ static void put(const char *group, const char *file, const char *text) {
     close(opened);
 }
 
-// Makes a group and, as systemd delegates one, gives its folder and these files to the user.
+// Creates a cgroup. To delegate it, makes the user the owner of its folder and of these files, as systemd does.
 static void make_group(const char *group, int delegated) {
     static const char *theirs[] = {"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"};
     char path[200];
@@ -32,23 +32,23 @@ static void make_group(const char *group, int delegated) {
 
 static void make_groups(void) {
     put("", "cgroup.subtree_control", CONTROLLERS);
-    // A session: the user's own service manager hands controllers on, and has one group for each application.
+    // A session: the user's service manager enables controllers and creates a cgroup for each application.
     make_group("session", 1);
     put("session", "cgroup.subtree_control", CONTROLLERS);
     make_group("session/application", 1);
-    // A service with `Delegate=yes`: its process is in the delegated group itself.
+    // A service with `Delegate=yes`: its process is in the delegated cgroup itself.
     make_group("service", 1);
-    // A service with `DelegateSubgroup=`: its process is one group below, and no controller is handed on.
+    // A service with `DelegateSubgroup=`: its process is one cgroup below, where no controller is enabled.
     make_group("parent", 1);
     make_group("parent/subgroup", 1);
-    // A delegated group in which another process is, too.
+    // A delegated cgroup that has another process too.
     make_group("shared", 1);
     char other[20];
     pid_t process = fork();
     if (process == 0) for (;;) pause();
     snprintf(other, sizeof other, "%d", process);
     put("shared", "cgroup.procs", other);
-    // A login without a session: all groups are root's.
+    // A login without a session: all cgroups belong to root.
     make_group("login", 0);
 }
 
@@ -74,11 +74,11 @@ static void frame(char kind, unsigned stream, const char *bytes, unsigned length
     memcpy(head, &whole, 4);
     head[4] = kind;
     memcpy(head + 5, &stream, 4);
-    say(head, sizeof head);
-    say(bytes, length);
+    send_all(head, sizeof head);
+    send_all(bytes, length);
 }
 
-// Runs the command in a group, sends what it writes, and returns its exit code.
+// Runs the command in a cgroup, sends its output, and returns its exit code.
 static int run(const char *group, unsigned stream) {
     int pipes[2], status;
     pipe(pipes);
@@ -113,13 +113,13 @@ int main(void) {
     begin();
     enter_root();
     welcome();
-    hear();
+    receive();
     mount("/dev/vdb", "/opt/layers", "squashfs", MS_RDONLY, "");
     welcome();
-    // What to run is known.
-    do hear(); while (heard[4] != 2);
+    // Wait for any `Open` frame; the command is fixed.
+    do receive(); while (received[4] != 2);
     unsigned stream;
-    memcpy(&stream, heard + 5, 4);
+    memcpy(&stream, received + 5, 4);
     static const char *members[] = {MEMBERS};
     int code = 0;
     for (int member = 0; member < sizeof members / sizeof *members; member++) code |= run(members[member], stream);

@@ -2,8 +2,8 @@
 
     python run.py PATH_OF_ASSIZE PATH_OF_NODE FOLDER_OF_THE_TESTS
 
-Fails where a scenario fails that is not expected to, where one passes that is expected to fail, and where an expected
-failure has no reason.
+Fails if a scenario fails unexpectedly, if a scenario passes that is expected to fail, or if an expected failure has no
+reason.
 """
 
 import os
@@ -18,15 +18,15 @@ from serving import serving
 
 ASSIZE, NODE, TESTS = (os.path.abspath(argument) for argument in sys.argv[1:4])
 HERE = pathlib.Path(__file__).parent.resolve()
-# Version of the tests, and of the protocol that they speak.
+# Version of the tests, and of the protocol that they use.
 RUNS = [("0.1", "2025-11-25"), ("0.2", "2025-11-25"), ("0.2", "2026-07-28")]
 
 
 def expected(path):
-    """The scenarios that may fail; each has its reason on the same line."""
+    """Counts the scenarios that are expected to fail; each needs its reason on the same line."""
     entries = [line for line in path.read_text().splitlines() if line.lstrip().startswith("- ")]
     bare = [line for line in entries if not re.search(r"\S\s+# \S", line)]
-    assert not bare, f"{path.name}: no reason is given for {bare}"
+    assert not bare, f"{path.name}: missing reason for {bare}"
     return len(entries)
 
 
@@ -42,12 +42,12 @@ with tempfile.TemporaryDirectory() as home:
     home = pathlib.Path(home)
     workspace = home / "served"
     workspace.mkdir()
-    with serving(ASSIZE, home, "--no-auth", "--root", f"served={workspace}") as said:
+    with serving(ASSIZE, home, "--no-auth", "--root", f"served={workspace}") as server:
         for version, protocol in RUNS:
             failures = HERE / f"expected-{version}-{protocol}.yaml"
             count = expected(failures)
             for endpoint in ["/mcp/drafts/served", "/mcp/code"]:
-                ran = run(said["address"] + endpoint, version, protocol, failures, home)
+                ran = run(server["address"] + endpoint, version, protocol, failures, home)
                 print(f"{endpoint}: tests {version}, protocol {protocol}: ", end="")
                 total = re.findall(r"Total: (\d+) passed, (\d+) failed", ran.stdout)
                 if ran.returncode:

@@ -1,0 +1,192 @@
+//! Plain words in comments, test names, help texts and messages, as `docs/glossary.md` describes; unique names of exported
+//! types.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::root;
+
+/// Words and phrases without a clear subject or meaning.
+const MARKERS: [&str; 20] = [
+    "anybody",
+    "anyone",
+    "at hand",
+    "by heart",
+    "came to",
+    "comes to",
+    "everybody",
+    "everyone",
+    "go on with",
+    "goes on with",
+    "means ill",
+    "nobody",
+    "somebody",
+    "someone",
+    "surroundings",
+    "taken up",
+    "thaw",
+    "thawed",
+    "told to",
+    "whoever",
+];
+
+/// Lines that may contain a marker: end of the file's path, part of the line, and the reason.
+const ALLOWED: [(&str, &str, &str); 13] = [
+    ("consult/src/prompt.rs", "", PROMPT),
+    ("consult/src/answer.rs", "///", PROMPT),
+    ("consult/tests/consult/script.rs", "No data is at hand", PROMPT),
+    ("debate/src/prompt.rs", "", PROMPT),
+    ("debate/src/score.rs", "obody could", PROMPT),
+    ("draft/src/work/prompt.rs", "", PROMPT),
+    ("ui/src/model/schema.ts", "obody could", PROMPT),
+    ("gate/src/hardcoded.rs", "youruser someone", "placeholders for user names"),
+    ("gateway/src/rehearsal/prose.rs", "the matter at hand", REHEARSAL),
+    ("gateway/src/rehearsal/shape.rs", "someone@example.com", "an example of an address"),
+    (".md", "Nobody could say who would run it.", REHEARSAL),
+    (".md", "the matter at hand", REHEARSAL),
+    ("scripts/test", "nobody", "the Unix user"),
+];
+
+const PROMPT: &str = "a prompt, or a schema that is sent to models";
+const REHEARSAL: &str = "an answer of the rehearsal model";
+
+/// Folders and files that are checked.
+const CHECKED: [&str; 16] = [
+    ".config",
+    ".github",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "bench",
+    "crates",
+    "deploy",
+    "docs",
+    "examples",
+    "mkdocs.yml",
+    "scripts",
+    "ui/browser",
+    "ui/src",
+];
+
+/// Folders with text for models (`prompts`, `data`), samples that the gate is tested with, and what tools install.
+const SKIPPED: [&str; 5] = ["corpus", "data", "node_modules", "prompts", "target"];
+
+/// All text files below `path` with their paths from the root.
+fn texts(path: &Path, found: &mut Vec<(String, String)>) {
+    if path.is_dir() {
+        if SKIPPED.iter().any(|skipped| path.ends_with(skipped)) {
+            return;
+        }
+        let mut entries: Vec<_> = fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
+        entries.sort();
+        entries.iter().for_each(|entry| texts(entry, found));
+    } else if let Ok(text) = fs::read_to_string(path) {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        found.push((name, text));
+    }
+}
+
+/// The markers in a line. Names count word by word: `told_to_end` contains `told to`.
+fn markers(line: &str) -> Vec<&'static str> {
+    let letters = line.to_lowercase().replace(|c: char| !c.is_alphabetic(), " ");
+    let words = format!(" {} ", letters.split_whitespace().collect::<Vec<_>>().join(" "));
+    MARKERS.into_iter().filter(|marker| words.contains(&format!(" {marker} "))).collect()
+}
+
+#[test]
+fn texts_contain_no_marker_words() {
+    let mut files = Vec::new();
+    CHECKED.iter().for_each(|name| texts(&root().join(name), &mut files));
+    assert!(files.len() > 500, "only {} files were read", files.len());
+    let mut used = vec![false; ALLOWED.len()];
+    let mut complaints = Vec::new();
+    for (name, text) in &files {
+        if name.ends_with("tests/cli/words.rs") || name == "docs/glossary.md" {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            for marker in markers(line) {
+                let allowed = ALLOWED
+                    .iter()
+                    .position(|(file, part, _)| name.ends_with(file) && line.contains(part));
+                match allowed {
+                    Some(index) => used[index] = true,
+                    None => complaints.push(format!(
+                        "{name}:{}: `{marker}`: {}",
+                        number + 1,
+                        line.trim()
+                    )),
+                }
+            }
+        }
+    }
+    for ((file, part, _), _) in ALLOWED.iter().zip(used).filter(|(_, used)| !used) {
+        complaints.push(format!("the exception `{part}` of {file} is not needed"));
+    }
+    assert!(complaints.is_empty(), "see docs/glossary.md:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn markers_are_found_in_comments_and_names() {
+    assert_eq!(markers("/// Whoever holds it."), ["whoever"]);
+    assert_eq!(markers("fn workers_told_to_end() {"), ["told to"]);
+    assert_eq!(markers("the node, nobody's lease"), ["nobody"]);
+    assert!(markers("fn a_thawing_snapshot() { let handle = 1; }").is_empty());
+}
+
+/// Exported types of a file: name, and whether a comment at the definition explains why the name is shared.
+fn exported_types(text: &str) -> Vec<(String, bool)> {
+    let mut types = Vec::new();
+    let mut explained = false;
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("//") {
+            explained |= line.contains("Shares its name with");
+            continue;
+        }
+        if line.starts_with("#[") {
+            continue;
+        }
+        let item = line.strip_prefix("pub").map(|rest| match rest.strip_prefix('(') {
+            Some(scope) => scope.split_once(')').map_or("", |(_, item)| item),
+            None => rest,
+        });
+        let mut words = item.unwrap_or_default().split_whitespace();
+        let kind = words.next().unwrap_or_default();
+        if let ("struct" | "enum" | "trait" | "type" | "union", Some(name)) = (kind, words.next()) {
+            let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+            // Macros have a placeholder such as `$name`.
+            types.extend((end > 0).then(|| (name[..end].to_owned(), explained)));
+        }
+        explained = false;
+    }
+    types
+}
+
+#[test]
+fn exported_type_names_are_unique() {
+    let mut files = Vec::new();
+    ["bench", "crates"].iter().for_each(|name| texts(&root().join(name), &mut files));
+    let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".rs")) {
+        if name.contains("/tests/") {
+            continue;
+        }
+        for (exported, _) in exported_types(text).into_iter().filter(|(_, explained)| !explained) {
+            places.entry(exported).or_default().push(name);
+        }
+    }
+    assert!(places.len() > 500, "only {} types were found", places.len());
+    let shared: Vec<_> = places.iter().filter(|(_, files)| files.len() > 1).collect();
+    assert!(shared.is_empty(), "rename all but one, or add `Shares its name with`: {shared:#?}");
+}
+
+#[test]
+fn exported_types_are_read_from_definitions() {
+    let text = "pub struct A;\npub(crate) enum B<T> {\nstruct Private;\n/// Shares its name with `x::C`: an API's word.\n\
+                #[derive(Debug)]\npub type C = u8;\n// pub trait D {}\n";
+    let types = [("A", false), ("B", false), ("C", true)].map(|(name, why)| (name.to_owned(), why));
+    assert_eq!(exported_types(text), types);
+}

@@ -1,0 +1,139 @@
+//! Restores a microVM from a snapshot and configures it as one sandbox.
+
+use std::fs::File;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use assize_config::SandboxLimits;
+use assize_protocol::{GuestLimits, Hello, MicroVmSettings, VERSION};
+use async_trait::async_trait;
+
+use super::emulator::{self, BootSource, Console, LaunchPlan};
+use super::snapshot::{Snapshot, SnapshotError};
+use super::workshop::{MicrovmBuilder, VmConfig};
+use super::{layers, monitor};
+use crate::backend::{ResourceUsage, SandboxHandle, SandboxIdentity, StartedSandbox};
+use crate::channel::Channel;
+use crate::error::SandboxError;
+use crate::jail::keeper::Keeper;
+use crate::sandbox::environment;
+use crate::spec::{LAYERS, SandboxSpec};
+
+/// Time limit for restoring a snapshot, and for the guest agent's welcome.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// CPU share of QEMU and the guest kernel, in addition to that of the programs.
+const OWN_CPU_MILLIS: u32 = 250;
+
+/// Bytes of fresh randomness for each restored microVM.
+const ENTROPY: usize = 64;
+
+/// Why no microVM was restored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestoreError {
+    /// The snapshot is unusable; a new one may work.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+impl std::convert::From<RestoreError> for SandboxError {
+    fn from(error: RestoreError) -> SandboxError {
+        match error {
+            RestoreError::Snapshot(reason) => SandboxError::failed("restoring a microVM", reason),
+            RestoreError::Sandbox(error) => error,
+        }
+    }
+}
+
+impl MicrovmBuilder {
+    /// Starts a sandbox from a snapshot.
+    pub(super) async fn restore(
+        &self,
+        make: &VmConfig,
+        snapshot: &Snapshot,
+        identity: &SandboxIdentity,
+        spec: &SandboxSpec,
+    ) -> Result<StartedSandbox, RestoreError> {
+        let disk = layers::disk(&self.folder(), &spec.layers).await?;
+        let plan = LaunchPlan {
+            accelerator: make.accelerator,
+            megabytes: make.megabytes,
+            memory: &snapshot.memory,
+            root: &make.parts.image.root,
+            layers: disk.as_ref().unwrap_or(&make.parts.no_layers),
+            from: BootSource::Frozen { state: &snapshot.state().map_err(SnapshotError::Memory)? },
+        };
+        let emulator::RunningVm { keeper, channel, mut monitor, console } =
+            emulator::start(&make.parts.qemu, self.groups(), self.users, identity, &plan).await?;
+        if let Err(source) = monitor::wait_until_restored(&mut monitor, RESTORE_TIMEOUT).await {
+            keeper.end().await;
+            let words = emulator::last_words(&keeper, &console).await;
+            return Err(SnapshotError::Restore { source, words }.into());
+        }
+        let up = async {
+            // Created only now, so that its time is correct when the guest agent receives it.
+            let channel = Channel::over(channel, &hello(spec).map_err(|error| error.to_string())?);
+            channel.welcome().await.map_err(|gone| gone.0)?;
+            Ok(channel)
+        };
+        let why = match tokio::time::timeout(RESTORE_TIMEOUT, up).await {
+            Ok(Ok(channel)) => {
+                // The guest kernel enforces the CPU limit; this one is for a microVM that does not.
+                let cpu_millis = spec.limits.cpu_millis + OWN_CPU_MILLIS;
+                keeper.group().share(&SandboxLimits { cpu_millis, ..spec.limits.clone() });
+                let cell = MicrovmCell { keeper, console };
+                return Ok(StartedSandbox { channel, cell: Box::new(cell) });
+            }
+            Ok(Err(why)) => why,
+            Err(_) => "the guest agent does not respond".to_owned(),
+        };
+        Err(SandboxError::Broke(emulator::end_with_words(&keeper, &console, &why).await).into())
+    }
+}
+
+/// Hello for a restored microVM, with its own randomness, time and limits.
+fn hello(spec: &SandboxSpec) -> std::io::Result<Hello> {
+    let mut entropy = vec![0; ENTROPY];
+    std::io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut entropy)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let limits = &spec.limits;
+    Ok(Hello {
+        version: VERSION,
+        limits: GuestLimits { file_bytes: limits.disk, ..GuestLimits::default() },
+        env: environment(&[]),
+        machine: Some(MicroVmSettings {
+            entropy,
+            unix_nanos: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+            memory: limits.memory,
+            processes: u64::from(limits.processes),
+            cpu_millis: limits.cpu_millis,
+            disk_bytes: limits.disk,
+            disk_files: limits.files(),
+            layers: (!spec.layers.is_empty()).then(|| LAYERS.to_owned()),
+        }),
+    })
+}
+
+/// Handle on one microVM.
+#[derive(Debug)]
+struct MicrovmCell {
+    keeper: Keeper,
+    console: Console,
+}
+
+#[async_trait]
+impl SandboxHandle for MicrovmCell {
+    async fn account(&self) -> ResourceUsage {
+        // The guest agent measures memory and reports it when a program ends. Here only kills of QEMU itself are seen.
+        ResourceUsage { peak_memory: None, ..self.keeper.group().account() }
+    }
+
+    async fn end(&self) {
+        self.keeper.end().await;
+    }
+
+    async fn last_words(&self) -> Option<String> {
+        emulator::last_words(&self.keeper, &self.console).await
+    }
+}

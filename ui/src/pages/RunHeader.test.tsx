@@ -1,0 +1,25 @@
+import { renderToStaticMarkup } from "react-dom/server";
+import { expect, it } from "vitest";
+
+import { consultRun, debateRun } from "../model/fixtures";
+import type { LostCalls } from "../model/hooks";
+import type { RunView } from "../model/schema";
+import { RunHeader } from "./RunHeader";
+
+const shown = (lost: LostCalls | null, run: RunView = consultRun) => renderToStaticMarkup(<RunHeader run={run} refetch={() => {}} connection="open" lost={lost} />);
+
+it("lost model calls are shown with their maximum cost", () => {
+  expect(shown({ calls: 3, dollars: 0.5 })).toContain("3 model calls lost when a worker stopped");
+  expect(shown({ calls: 3, dollars: 0.5 })).toContain("They are repeated; lost calls count as spent, $0.50 at most.");
+  expect(shown({ calls: 1, dollars: 0 })).toContain("It is repeated.");
+  expect(shown(null)).not.toContain("lost");
+});
+
+it("a fork shows the point from which it repeats its parent", () => {
+  const parent = "debate-00000000";
+  expect(shown(null, { ...debateRun, parent, input: { ...debateRun.input, at: 3 } })).toContain("</a>, from round 3 on");
+  expect(shown(null, { ...debateRun, parent })).not.toContain("from round");
+  const forked = (from: string) => ({ ...consultRun, parent, input: { ...consultRun.input, turnings: [{ from, at: "m3/round-4" }] } });
+  expect(shown(null, forked(parent))).toContain("</a>, from m3, round 4 on");
+  expect(shown(null, forked("consult-00000000"))).not.toContain("from m3");
+});

@@ -1,0 +1,116 @@
+// Header of every run: title, status, cost, and the buttons to stop, resume or fork it.
+
+import { Ban, Play } from "lucide-react";
+import { useEffect } from "react";
+
+import { isActive, post } from "../model/api";
+import { useAction, type LostCalls, type RunProps } from "../model/hooks";
+import type { RunView, UsageView } from "../model/schema";
+import type { Connection } from "../model/stream";
+import { ago, count, dollars, tokens } from "../model/format";
+import { ConnectionNotice, ProblemNotice } from "../parts/notices";
+import { Badge, Button, Notice, StatusBadge } from "../parts/ui";
+import { Link, useTitle } from "../route";
+import { Fork } from "./Fork";
+
+interface Props extends RunProps {
+  connection: Connection;
+  lost: LostCalls | null;
+  /** For runs that can be forked: the number of rounds, and the moves. */
+  rounds?: number;
+  moves?: { id: string; title: string }[];
+}
+
+export function RunHeader({ run, refetch, connection, lost, rounds = 0, moves = [] }: Props) {
+  const { pending, problem, perform, clear } = useAction();
+  // The server is reachable again, so an earlier problem is outdated.
+  useEffect(() => {
+    if (connection === "open") clear();
+  }, [connection, clear]);
+  useTitle(run.status === "done" ? run.title : `${run.title} (${run.status})`);
+  const ended = run.status === "stopped" || run.status === "failed" || run.status === "cancelled";
+  const send = (route: "/api/runs/{id}/cancel" | "/api/runs/{id}/resume") =>
+    void perform(async () => {
+      await post(route, { id: run.id });
+      refetch();
+    });
+  const forkedAt = forkPoint(run);
+  return (
+    <header className="mb-4 grid gap-3">
+      <div className="flex flex-wrap items-start gap-x-3 gap-y-2">
+        <div className="flex-1 basis-64">
+          <h1 className="text-xl font-semibold" dir="auto">
+            {run.title}
+          </h1>
+          <p className="mt-1 flex flex-wrap items-center gap-2 text-xs text-soft">
+            <span aria-live="polite">
+              <StatusBadge status={run.status} />
+            </span>
+            {run.label && <Badge tone="doubt">{run.label}</Badge>}
+            <span className="font-mono">{run.id}</span>
+            <span className="print:hidden">started {ago(run.created)}</span>
+            <span className="hidden print:inline">started {new Date(run.created).toLocaleString()}</span>
+            <Cost spent={run.spent} />
+            {run.parent && (
+              <span>
+                forked from{" "}
+                <Link href={`/runs/${run.parent}`} className="text-accent underline">
+                  {run.parent}
+                </Link>
+                {forkedAt !== null && `, from ${forkedAt.replaceAll("-", " ").replace("/", ", ")} on`}
+              </span>
+            )}
+          </p>
+        </div>
+        <div className="flex flex-wrap gap-2 print:hidden">
+          {isActive(run.status) && (
+            <Button look="danger" disabled={pending} onClick={() => send("/api/runs/{id}/cancel")}>
+              <Ban aria-hidden className="size-4" />
+              Stop
+            </Button>
+          )}
+          {ended && (
+            <Button look="primary" disabled={pending} onClick={() => send("/api/runs/{id}/resume")}>
+              <Play aria-hidden className="size-4" />
+              Resume
+            </Button>
+          )}
+          {rounds > 0 && !isActive(run.status) && (
+            <Fork run={run.id} rounds={rounds} moves={moves} />
+          )}
+        </div>
+      </div>
+      <ConnectionNotice connection={connection} />
+      {run.error && (
+        <Notice tone={run.status === "failed" ? "bad" : "doubt"} title={run.error}>
+          Finished calls are stored: resuming the run does not repeat them.
+        </Notice>
+      )}
+      {lost !== null && lost.calls > 0 && (
+        <Notice tone="doubt" title={`${count(lost.calls, "model call")} lost when a worker stopped`}>
+          {lost.calls === 1 ? "It is repeated" : "They are repeated"}
+          {lost.dollars > 0 && `; lost calls count as spent, ${dollars(lost.dollars)} at most`}.
+        </Notice>
+      )}
+      {problem && <ProblemNotice problem={problem} />}
+    </header>
+  );
+}
+
+/** The point from which a fork repeats its parent's calls, such as `m3/round-4`. */
+function forkPoint(run: RunView): string | null {
+  if (run.kind === "debate") return run.input.at === null ? null : `round-${run.input.at}`;
+  const fork = run.kind === "consult" ? run.input.turnings?.at(-1) : undefined;
+  return fork !== undefined && fork.from === run.parent ? fork.at : null;
+}
+
+function Cost({ spent }: { spent: UsageView }) {
+  const { calls, input_tokens, cached_input_tokens, output_tokens, cost_usd, cost_note } = spent;
+  const cached = input_tokens > 0 ? Math.round((cached_input_tokens / input_tokens) * 100) : 0;
+  return (
+    <span>
+      {count(calls, "call")} · {tokens(input_tokens)} tokens in ({cached} % cached), {tokens(output_tokens)} out · {dollars(cost_usd)}
+      {cost_note && <> ({cost_note})</>}
+    </span>
+  );
+}

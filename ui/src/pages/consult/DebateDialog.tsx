@@ -1,0 +1,59 @@
+// Side panel with the transcript of one debate of a consultation.
+
+import { X } from "lucide-react";
+import { Dialog } from "radix-ui";
+import { useState } from "react";
+
+import { isActive } from "../../model/api";
+import { moves, type Log } from "../../model/consult";
+import { Badge, Button, Empty } from "../../parts/ui";
+import { Transcript } from "../debate/Transcript";
+import { useConsultation } from "./consultation";
+
+interface Props {
+  move: string;
+  log: string | null;
+  round: number | null;
+  onPlace: (log: Log, round: number | null) => void;
+  onClose: () => void;
+}
+
+export function DebateDialog({ move, log, round, onPlace, onClose }: Props) {
+  const { run, state, rounds, agents, titleOf, sourceOf } = useConsultation();
+  const debate = state.debates[move] ?? null;
+  const unknown = !isActive(run.status) && !moves(state).includes(move) && moves(state).length > 0;
+  // The element that opened the panel gets the focus back when it closes.
+  const [opener] = useState(() => document.activeElement);
+  return (
+    <Dialog.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
+      <Dialog.Content
+        aria-describedby={undefined}
+        onInteractOutside={(event) => event.preventDefault()}
+        onCloseAutoFocus={(event) => {
+          event.preventDefault();
+          if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+        }}
+        className="fixed inset-y-0 right-0 z-40 flex w-full animate-arrive flex-col border-l border-line bg-raised shadow-2xl md:w-[min(48rem,92vw)]"
+      >
+        <div className="flex items-center gap-3 border-b border-line px-4 py-3">
+          <Dialog.Title className="line-clamp-2 flex-1 font-medium" dir="auto">
+            <span className="font-mono text-soft">{move}</span> {titleOf(move) ?? "Debate"}
+          </Dialog.Title>
+          {debate?.score != null && <Badge tone="accent">{debate.score} of 120</Badge>}
+          <Dialog.Close asChild>
+            <Button look="quiet" aria-label="Close">
+              <X aria-hidden className="size-4" />
+            </Button>
+          </Dialog.Close>
+        </div>
+        {unknown ? (
+          <div className="p-4">
+            <Empty title={`Move ${move} not found`}>It may belong to another consultation.</Empty>
+          </div>
+        ) : (
+          <Transcript source={sourceOf(move)} debate={debate} rounds={rounds} agents={agents} log={log} round={round} onPlace={onPlace} />
+        )}
+      </Dialog.Content>
+    </Dialog.Root>
+  );
+}
