@@ -7,8 +7,9 @@ use assize_sandbox::{GuestFailureCause, ProgramCommand};
 use crate::bench::{Bench, python, shell, text};
 
 pub(super) async fn timeout_kills_the_program(bench: Bench) {
-    let sandbox = bench.with(|limits| limits.wall = Duration::from_millis(700)).await;
-    let done = python(&sandbox, "print('on it')\nwhile True: pass").await;
+    // Long enough for the interpreter to print, in an emulated microVM on a busy host too.
+    let sandbox = bench.with(|limits| limits.wall = Duration::from_secs(5)).await;
+    let done = python(&sandbox, "import time\nprint('on it')\ntime.sleep(1000)").await;
     assert!(done.outcome.timed_out && !done.outcome.success());
     assert_eq!((done.outcome.signal, text(&done.stdout)), (Some(9), "on it\n"));
 }
