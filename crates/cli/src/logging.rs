@@ -8,13 +8,8 @@ use tracing_subscriber::fmt::time::SystemTime;
 
 /// Starts logging. Only our own crates log: at `trace`, HTTP libraries would print details that users do not need.
 pub(crate) fn start(config: &Settings) {
-    let level = *config.log.level;
-    let crates = [
-        "attack", "cli", "cluster", "code", "consult", "debate", "draft", "gateway", "graph",
-        "llm", "mcp", "sandbox", "server", "store", "types",
-    ]
-    .map(|name| format!("assize_{name}={level}"));
-    let directives = format!("assize={level},{}", crates.join(","));
+    // A directive applies to every target that starts with its name: `assize_server`, `assize_worker`, ...
+    let directives = format!("assize={}", *config.log.level);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives))
         .with_writer(std::io::stderr)

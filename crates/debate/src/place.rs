@@ -72,16 +72,16 @@ impl CallPosition {
             }
         }
         // Keys of second requests have a number or `shorter` after the name.
-        let name = part?.split('-').next()?;
-        place.part = match name {
-            _ if part?.contains("summary") => CallPurpose::Summary,
+        let part = part?;
+        let first = part.strip_suffix("-2").unwrap_or(part);
+        // Blind scores are given before the first entry and count as round 1.
+        if first == BLIND {
+            place.round = Some(1);
+        }
+        place.part = match part.split('-').next()? {
+            _ if part.contains("summary") => CallPurpose::Summary,
             "critic" => CallPurpose::Critic,
-            // Blind scores are given before the first entry and count as round 1.
-            "score" if part? == BLIND => {
-                place.round = Some(1);
-                CallPurpose::Score
-            }
-            "score" if part?.ends_with("-2") => CallPurpose::ScoreAgain,
+            "score" if part != first => CallPurpose::ScoreAgain,
             "score" => CallPurpose::Score,
             id if place.log.is_some_and(|log| log.maker() == id) => CallPurpose::Answer,
             _ => return None,
@@ -226,6 +226,10 @@ mod tests {
         );
         assert_eq!(place("i3/score"), at(Some(LogName::I3), None, CallPurpose::Score));
         assert_eq!(place("i3/score-blind"), at(Some(LogName::I3), Some(1), CallPurpose::Score));
+        assert_eq!(
+            place("i3/score-blind-2"),
+            at(Some(LogName::I3), Some(1), CallPurpose::ScoreAgain)
+        );
         assert_eq!(place("i3/score-2"), at(Some(LogName::I3), None, CallPurpose::ScoreAgain));
         assert_eq!(place("i3/after-2/score"), at(Some(LogName::I3), None, CallPurpose::Score));
         assert_eq!(

@@ -102,8 +102,13 @@ impl Sandbox {
         while let Some(below) = folders.pop_front() {
             // A program that still runs could create folders without end.
             seen += 1;
-            if seen > MAX_FOLDERS || begun.elapsed() > TIMEOUT {
-                harvest.leave(&below, "too many folders; the remaining ones were skipped too");
+            let reason = match () {
+                () if seen > MAX_FOLDERS => Some("too many folders"),
+                () if begun.elapsed() > TIMEOUT => Some("collecting the files took too long"),
+                () => None,
+            };
+            if let Some(reason) = reason {
+                harvest.leave(&below, format!("{reason}; the remaining folders were skipped too"));
                 break;
             }
             let entries = match self.list(&join(from, &below)).await {

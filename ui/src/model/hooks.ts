@@ -22,6 +22,18 @@ const RETRY_INTERVAL = 2000;
 
 /** Fetches a value, and fetches again when the address changes. */
 export function useFetch<T>(path: Address<T> | null): Fetched<T> {
+  return useLoaded<T, Address<T>>(path, get);
+}
+
+/** Fetches a text: `undefined` while it loads, `null` if the request failed. */
+export function useText(path: string | null): string | null | undefined {
+  const { value, problem } = useLoaded(path, getText);
+  const failed = problem !== null && problem.status !== 0;
+  return value ?? (failed ? null : undefined);
+}
+
+/** Loads the value at an address with `load`, which must be the same function at every render. */
+function useLoaded<T, P extends string>(path: P | null, load: (path: P) => Promise<T>): Fetched<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: Problem | null }>({
     path: null,
     value: null,
@@ -40,11 +52,11 @@ export function useFetch<T>(path: Address<T> | null): Fetched<T> {
       // After a failed request the last value of this address stays.
       setState((before) => ({ path, value: value ?? (before.path === path ? before.value : null), problem }));
     };
-    get(path).then(
+    load(path).then(
       (value) => receive(value, null),
       (error: unknown) => receive(null, asProblem(error)),
     );
-  }, [path, turn]);
+  }, [path, turn, load]);
   // Status 0: the server was unreachable. Try again until it answers.
   const unreachable = state.problem?.status === 0;
   useEffect(() => {
@@ -55,23 +67,6 @@ export function useFetch<T>(path: Address<T> | null): Fetched<T> {
   // Never return the value of a previous address.
   const own = state.path === path;
   return { value: own ? state.value : null, problem: own ? state.problem : null, refetch };
-}
-
-/** Fetches a text: `undefined` while it loads, `null` if the request failed. */
-export function useText(path: string | null): string | null | undefined {
-  const [state, setState] = useState<{ path: string | null; text: string | null | undefined }>({ path, text: undefined });
-  useEffect(() => {
-    if (path === null) return;
-    let current = true;
-    getText(path).then(
-      (text) => current && setState({ path, text }),
-      () => current && setState({ path, text: null }),
-    );
-    return () => {
-      current = false;
-    };
-  }, [path]);
-  return state.path === path ? state.text : undefined;
 }
 
 interface Action {

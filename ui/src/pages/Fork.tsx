@@ -33,7 +33,7 @@ export function Fork({ run, rounds, moves }: Props) {
   const submit = (event?: FormEvent, yes = false) => {
     event?.preventDefault();
     const at = round === "" ? null : move === "" ? `round-${round}` : `${move}/round-${round}`;
-    const personas = persona.trim() === "" ? {} : { told: { [role]: persona.trim() } };
+    const personas = round === "" || persona.trim() === "" ? {} : { told: { [role]: persona.trim() } };
     void perform(async () => {
       const fork = await post("/api/runs/{id}/fork", { id: run }, { ...(at === null ? {} : { at }), ...personas, ...(yes ? { yes } : {}) });
       go(`/runs/${fork.id}`);

@@ -55,8 +55,9 @@ pub(super) fn how_to_go_on(worked: &WorkReport, work: &WorkTask) -> Vec<String> 
         WorkOutcome::Pending => {
             lines.push("the submission is being verified: `assize gate ls`".to_owned());
         }
-        WorkOutcome::Rejected | WorkOutcome::Nothing => {
-            lines.push("rejected drafts changed no files".to_owned());
+        WorkOutcome::Rejected => lines.push("rejected drafts changed no files".to_owned()),
+        WorkOutcome::Nothing => {
+            lines.push("no draft was submitted, and no files were changed".to_owned());
         }
     }
     lines

@@ -74,7 +74,7 @@ fn check(page: &Path) -> Result<usize, String> {
     Ok(commands.len())
 }
 
-/// Every `console` block is run. Commands that need a key, a network or root are in `sh` blocks, which are not.
+/// Every `console` block is run, and its output is compared. Commands without an output shown are in `sh` blocks.
 #[test]
 fn documented_commands_print_the_output_shown() {
     let pages = pages();
@@ -100,6 +100,105 @@ fn documented_commands_print_the_output_shown() {
     );
     let count: usize = checked.iter().flatten().sum();
     assert!(count >= 30, "only {count} commands were run");
+}
+
+/// Shell blocks that no test runs: a part of the block, and the reason.
+const NOT_RUN: [(&str, &str); 19] = [
+    ("_API_KEY=…", "needs a key"),
+    ("OPENAI_BASE_URL=", "needs a model server; `scripts/llama` starts one"),
+    ("--max-output-tokens", "needs the model server of an earlier block"),
+    ("--mode text", "needs the model server of an earlier block"),
+    ("pip install --no-deps xllamacpp", "`scripts/llama` does it"),
+    ("llama_server.py", "`scripts/llama` does it"),
+    ("llama-server", "needs model servers that the test machine does not have"),
+    ("scripts/", "`scripts/test` runs it"),
+    ("cargo ", "builds the project, which `scripts/test` does"),
+    ("claude mcp add", "needs Claude Code"),
+    ("git push", "needs a remote repository; the tests in `anchor` run the commands of Assize"),
+    ("assize attack", "takes minutes; the tests in `attack` and `gate_attack` run it"),
+    ("--packages numpy", "downloads large packages; the tests of packages install small ones"),
+    ("config set sandbox.python", "names a virtual environment of the reader"),
+    ("systemd-run", "needs a systemd session"),
+    ("systemctl", "changes the host"),
+    ("docker run", "the stage `image for a cluster` of `scripts/test` runs it"),
+    ("--root site", "names folders of the reader; the tests in `serve` run it"),
+    ("--host assize.example", "needs a domain; the tests in `serve` run it"),
+];
+
+/// Runs a script with the built binary in `home`. Returns its output; fails if a command fails.
+fn run_script(home: &Path, script: &str) -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_assize")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let stop_background_jobs = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT";
+    let output = Command::new("bash")
+        .args(["-c", &format!("set -euo pipefail\n{stop_background_jobs}\nexec 2>&1\n{script}")])
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", home)
+        .env("OLLAMA_HOST", "127.0.0.1:9")
+        .current_dir(home)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}\n{printed}");
+    printed
+}
+
+/// Address of a local port that no process uses.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn shell_blocks_are_run_or_need_what_a_test_cannot_have() {
+    let mut used = vec![false; NOT_RUN.len()];
+    let mut run = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in text.split("\n```sh\n").skip(1) {
+            let block = block.split("\n```").next().unwrap();
+            match NOT_RUN.iter().position(|(part, _)| block.contains(part)) {
+                Some(index) => used[index] = true,
+                None => run.push(block.to_owned()),
+            }
+        }
+    }
+    for block in &run {
+        let home = tempfile::tempdir().unwrap();
+        let address = free_address();
+        let port = address.rsplit(':').next().unwrap();
+        if block.contains("nats-server") {
+            let block = block
+                .replace(
+                    "nats-server -js",
+                    &format!("nats-server -js -a 127.0.0.1 -p {port} -sd nats"),
+                )
+                .replace("nats://127.0.0.1", &format!("nats://{address}"));
+            let printed = run_script(home.path(), &block);
+            assert!(printed.contains("\n55\n"), "{printed}");
+            assert!(printed.lines().any(|line| line.starts_with("NODE")), "{printed}");
+        } else if block == "assize serve" {
+            // The block that sends requests to the server.
+            let requests = run.iter().find(|block| block.contains("curl")).unwrap();
+            let (token, requests) = requests.split_once('\n').unwrap();
+            let (start, events) = requests.split_once('\n').unwrap();
+            let script = format!(
+                "coproc SERVER {{ exec assize serve --listen {address} 2>&1; }}\n\
+                 while read -r line <&\"${{SERVER[0]}}\"; do [[ $line == *'this link'* ]] && break; done\n\
+                 {token}\n{start} > started\n\
+                 RUN=$(sed 's/.*\"id\": *\"\\([^\"]*\\)\".*/\\1/' started)\n{}",
+                events.replace("/RUN/", "/$RUN/")
+            );
+            let printed = run_script(home.path(), &script.replace("localhost:8080", &address));
+            assert!(printed.contains("event: run_ended"), "{printed}");
+        } else if !block.contains("curl") {
+            run_script(home.path(), block);
+        }
+    }
+    assert!(run.len() >= 5, "{run:?}");
+    let unused = NOT_RUN.iter().zip(used).filter(|(_, used)| !used).map(|(entry, _)| entry);
+    assert_eq!(unused.collect::<Vec<_>>(), Vec::<&(&str, &str)>::new());
 }
 
 /// Compares a generated page with the file, or writes it if `ASSIZE_TEST_WRITE` is set.

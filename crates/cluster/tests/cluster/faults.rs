@@ -161,6 +161,8 @@ async fn acknowledged_records_survive_a_full_disk() {
         .arg(&small)
         .status();
     if !mounted.unwrap().success() {
+        let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+        assert_ne!(user, 0, "cannot mount a small file system as root");
         return;
     }
     let mut servers = Servers::start_with(folder, Vec::new());

@@ -1,6 +1,6 @@
 //! Handlers about the server itself and its machine: health, version, doctor, cluster, sessions and sign-in links.
 
-use assize_code::{Session, sessions as sessions_folder};
+use assize_code::{Session, SessionError, sessions as sessions_folder};
 use assize_config::Isolation;
 use assize_sandbox::PoolMetrics;
 use assize_service::attack::scorecards::{self, Scorecard};
@@ -297,8 +297,10 @@ pub(crate) async fn remove_session(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let root = sessions_folder(&app.services.environment);
-    let missing = || Problem::not_found("unknown session");
-    Session::look(&root, &name).ok().flatten().ok_or_else(missing)?;
+    // Errors in the files of a session do not prevent its removal.
+    if matches!(Session::look(&root, &name), Ok(None) | Err(SessionError::Name(_))) {
+        return Err(Problem::not_found("unknown session"));
+    }
     let session = Session::open(&root, &name).map_err(|error| {
         let failure = Failure::from(error);
         match failure.kind {

@@ -100,7 +100,8 @@ function useLayerSummary(): (layer: LayerId | "rank") => string {
 function AgentCard({ data }: NodeProps<AgentNode>) {
   const { state } = useConsultation();
   const agent = state.agents.find((one) => one.id === data.agent);
-  if (!agent || useContext(CanvasContext).level === "far") return null;
+  const { level } = useContext(CanvasContext);
+  if (!agent || level === "far") return null;
   return (
     <div className={cn("grid size-full animate-arrive content-center gap-1 rounded-xl border border-line bg-raised px-4 transition-colors", agent.progress === "running" && "border-accent")}>
       <p className="truncate text-lg font-medium" dir="auto">
